@@ -1,0 +1,230 @@
+"""The torch optimizer that joins a base rule, a tree of learning rates and a backend."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..backends import foreach
+from ..levels import lay_out, owners_of, slots_of
+from ..rules import Batch, Rule
+from ..tree import GroupRates, RateTree, TreeConfig, check_hyper_lr
+from . import checkpoint
+from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
+from .show import describe
+
+
+class Optimizer(torch.optim.Optimizer):
+    """A base rule whose learning rates learn; see `camhd.Adam` and its siblings.
+
+    Args:
+        params: a module, named parameters, parameters, or param-group dicts.
+        rule: the base rule.
+        base: the base rule's own options and `lr`, as defaults of every param group.
+        options: what all camhd optimizers have (`HyperOptions`).
+        paper: β and δ where `options` does not say.
+        model: the module that owns the parameters, if `params` is not that module itself.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        rule: Rule,
+        base: dict[str, Any],
+        options: HyperOptions,
+        paper: PaperSettings,
+        model: nn.Module | None = None,
+    ) -> None:
+        check_known(options, type(self).__name__)
+        settings: dict[str, Any] = {name: value for name, value in options.items() if name in WHOLE_TREE}
+        config = TreeConfig.make(**settings, default_combine_lr=paper.combine_lr)
+        hyper_lr = options.get("hyper_lr")
+        if hyper_lr is None:
+            hyper_lr = paper.hyper_lr if config.hyper_rule.hyper_lr is None else config.hyper_rule.hyper_lr
+        defaults = {
+            **base,
+            "maximize": options.get("maximize", False),
+            "hyper_lr": hyper_lr,
+            "lr_limit": options.get("lr_limit"),
+        }
+        self.rule, self.config = rule, config
+        self.tree: RateTree | None = None
+        if isinstance(params, nn.Module):
+            model, params = params, params.named_parameters()
+        self._owners = None if model is None else owners_of(model)
+        super().__init__(params, defaults)
+        layout = lay_out(config.levels, slots_of(self.param_groups, self._owners))
+        betas = [self._rates_of(self.param_groups[0]).beta(name) for name in layout.names]
+        config.combine.check(layout.names, betas)
+        self.tree = RateTree(config, layout, self._lr0s(), float(defaults["lr"]), self._all_params())
+
+    # ------------------------------------------------------------------ torch's contract
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step. With a closure, it is called first and its loss returned."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        batches = self._batches()
+        foreach.step(self.rule, self._tree, batches, self._group_rates())
+        for batch in batches:
+            self.param_groups[batch.group]["last_move"] = {n: batch.options[n] for n in self.rule.remembers}
+        return loss
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters; in mid-training too, and what was learned so far stays."""
+        super().add_param_group(param_group)
+        try:
+            group = self.param_groups[-1]
+            self._admit(group)
+            if self.tree is not None:
+                layout = lay_out(self.config.levels, slots_of(self.param_groups, self._owners))
+                self.tree.grow(layout, self._lr0s(), self._all_params())
+        except Exception:
+            self.param_groups.pop()
+            raise
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state: torch's, with every parameter's rates in its state and a header in the first group."""
+        return checkpoint.save(self, super().state_dict)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a saved state. Anything wrong with it is an error, and this optimizer stays as it was."""
+        state_dict = dict(state_dict)
+        hooks = self._optimizer_load_state_dict_pre_hooks
+        for hook in hooks.values():
+            result = hook(self, state_dict)
+            state_dict = state_dict if result is None else dict(result)
+        self._optimizer_load_state_dict_pre_hooks = OrderedDict()  # they have run
+        try:
+            checkpoint.load(self, state_dict, super().load_state_dict)
+        finally:
+            self._optimizer_load_state_dict_pre_hooks = hooks
+
+    def __getstate__(self) -> dict[str, Any]:
+        ours = {name: getattr(self, name) for name in ("rule", "config", "tree", "_owners")}
+        return {**super().__getstate__(), **ours}
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def _tree(self) -> RateTree:
+        assert self.tree is not None
+        return self.tree
+
+    def rates(self) -> dict[str, Any]:
+        """The learned rates now, by level and name, root first.
+
+        One number for each global, group, block, layer or gate; a tensor for the units of a layer and
+        for the scalars of a parameter. What a scheduler or `decay` make of them is not included. A rate
+        that param groups of different lr share is given as it is for the optimizer's own lr.
+        """
+        return self._tree.rates(self._group_rates())
+
+    def combination(self) -> dict[str, Any]:
+        """The weights γ now, by level; by layer and level where each layer has its own."""
+        return dict(self._tree.combination())
+
+    def combination_state(self) -> dict[str, Tensor]:
+        """All that the combination has learned, as tensors (the weights of a `camhd.combine.Network`, say)."""
+        return {name: value.clone() for name, value in self._tree.state.weights.items()}
+
+    @property
+    def skipped(self) -> int:
+        """At how many steps the hypergradient was not finite, so that rates and γ stayed as they were."""
+        return int(self._tree.state.skipped)
+
+    def restart(self) -> None:
+        """All rates start afresh; γ and the base rule's state stay."""
+        self._tree.restart()
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    # ------------------------------------------------------------------ inside
+
+    def _admit(self, group: dict[str, Any]) -> None:
+        """Check a new param group and note its first lr."""
+        for name in WHOLE_TREE:
+            if name in group and name not in self.rule.own_options():
+                raise ValueError(
+                    f"'{name}' holds for the whole tree and cannot be set for one param group, got {group[name]!r}; "
+                    f"pass it to the optimizer. A group may have its own {', '.join(PER_GROUP)}."
+                )
+        _check_lr(group["lr"])
+        group["lr0"] = float(group["lr"])
+        group["last_move"] = None
+        low, high = self.config.min_lr, self.config.max_lr
+        if group["lr0"] < low or (high is not None and group["lr0"] > high):
+            raise ValueError(f"'lr' must lie within [min_lr, max_lr] = [{low}, {high}], got {group['lr0']}.")
+        limit = group["lr_limit"]
+        if limit is not None and not 0 <= limit < math.inf:
+            raise ValueError(f"'lr_limit' must be 0 or more and finite, or None for lr, got {limit}.")
+        check_hyper_lr(group["hyper_lr"], [level.name for level in self.config.levels])
+        self.rule.check(group)
+
+    def _batches(self) -> list[Batch]:
+        """The parameters that have a gradient, by param group. Raises before any state is made."""
+        tree, slot, found = self._tree, 0, []
+        for index, group in enumerate(self.param_groups):
+            params = [(slot + i, p) for i, p in enumerate(group["params"]) if p.grad is not None]
+            slot += len(group["params"])
+            for at, p in params:
+                if p.grad.is_sparse:
+                    raise RuntimeError(
+                        f"camhd.{type(self).__name__} does not support sparse gradients, but that of "
+                        f"{tree.layout.slots[at].name!r} is sparse; use torch.optim.SparseAdam for it, or make "
+                        "the gradient dense (sparse=False in the embedding)."
+                    )
+            if params:
+                found.append((index, group, params))
+        return [self._batch(index, group, params) for index, group, params in found]
+
+    def _batch(self, index: int, group: dict[str, Any], params: Sequence[tuple[int, Tensor]]) -> Batch:
+        for _, p in params:
+            if not self.state[p]:
+                self.state[p] = self.rule.start(_real(p), group)
+        spread = self.config.schedule == "all"
+        return Batch(
+            group=index,
+            options=group,
+            last=group["last_move"] or {},
+            factor=self._rates_of(group).factor() if spread else 1.0,
+            last_factor=self._tree.state.last_moves[index].factor if spread else 1.0,
+            slots=[slot for slot, _ in params],
+            params=[_real(p) for _, p in params],
+            grads=[_real(p.grad) for _, p in params if p.grad is not None],
+            states=[self.state[p] for _, p in params],
+        )
+
+    def _rates_of(self, group: Mapping[str, Any]) -> GroupRates:
+        limit = group["lr0"] if group["lr_limit"] is None else group["lr_limit"]
+        return GroupRates(group["lr"], group["lr0"], limit, group["hyper_lr"])
+
+    def _group_rates(self) -> list[GroupRates]:
+        return [self._rates_of(group) for group in self.param_groups]
+
+    def _lr0s(self) -> list[float]:
+        return [group["lr0"] for group in self.param_groups]
+
+    def _all_params(self) -> list[Tensor]:
+        return [_real(p.detach()) for group in self.param_groups for p in group["params"]]
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """A complex tensor as pairs of reals, as torch.optim treats it."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _check_lr(lr: float | Tensor) -> None:
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}.")
+    if not 0 <= float(lr) < math.inf:
+        raise ValueError(f"Invalid learning rate: {float(lr)}; 'lr' must be 0 or more and finite.")

@@ -1,0 +1,95 @@
+"""Adam, AMSGrad and, with decoupled decay, AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .base import Batch, Options, Rule, Tensors, check_at_least_0, step_along, zeros
+
+
+class Adam(Rule):
+    """d = m̂ / (√v̂ + ε), plus wd·θ where decay is decoupled.
+
+    Nothing of the last direction is stored: m and v still hold it when the next gradient comes, and
+    so does θ for the decoupled decay, because θ_{t−1} = (1 − κ wd) θ_{t−2} − κ m̂/(√v̂ + ε) gives
+    d_{t−1} = (m̂/(√v̂ + ε) + wd θ_{t−1}) / (1 − κ wd).
+    """
+
+    name = "Adam"
+    remembers = ("betas", "eps", "amsgrad", "weight_decay", "decoupled_weight_decay")
+
+    def needs_kappa(self, last: Options) -> bool:
+        return bool(last["weight_decay"]) and self.decoupled(last)
+
+    def check(self, options: Options) -> None:
+        super().check(options)
+        check_at_least_0(options, "eps", "Invalid epsilon value")
+        check_betas(options)
+
+    def start(self, param: Tensor, options: Options) -> dict[str, Any]:
+        state = {
+            "step": torch.zeros((), dtype=torch.float32),
+            "exp_avg": zeros(param),
+            "exp_avg_sq": zeros(param),
+        }
+        if options["amsgrad"]:
+            state["max_exp_avg_sq"] = zeros(param)
+        return state
+
+    def decoupled(self, options: Options) -> bool:
+        return bool(options["decoupled_weight_decay"])
+
+    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Tensors:
+        directions: Tensors = self._directions(batch, batch.last)
+        decay = batch.last["weight_decay"]
+        if decay and self.decoupled(batch.last):
+            assert kappas is not None
+            torch._foreach_add_(directions, batch.params, alpha=decay)
+            left = [1 - decay * kappas[slot].to(p.device) for slot, p in zip(batch.slots, batch.params, strict=True)]
+            directions = torch._foreach_div(directions, left)
+        return directions
+
+    def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
+        for batch, gs in zip(batches, grads, strict=True):
+            update_moments(batch, gs)
+
+    def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
+        directions = self._directions(batch, batch.options)
+        decay = batch.options["weight_decay"]
+        if decay and self.decoupled(batch.options):
+            left = [1 - decay * kappas[slot].to(p.device) for slot, p in zip(batch.slots, batch.params, strict=True)]
+            torch._foreach_mul_(batch.params, left)
+        step_along(batch, directions, kappas)
+
+    def _directions(self, batch: Batch, options: Options) -> list[Tensor]:
+        """m̂ / (√v̂ + ε) of the state as it is, in torch's order of operations."""
+        (beta1, beta2), steps = options["betas"], [float(step) for step in batch.state("step")]
+        roots = torch._foreach_sqrt(batch.state("max_exp_avg_sq" if options["amsgrad"] else "exp_avg_sq"))
+        torch._foreach_div_(roots, [(1 - beta2**step) ** 0.5 for step in steps])
+        torch._foreach_add_(roots, options["eps"])
+        directions = torch._foreach_div(batch.state("exp_avg"), roots)
+        torch._foreach_div_(directions, [1 - beta1**step for step in steps])
+        return list(directions)
+
+
+def update_moments(batch: Batch, grads: Tensors) -> None:
+    """Take g into the moments: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², its maximum where asked for."""
+    beta1, beta2 = batch.options["betas"]
+    torch._foreach_add_(batch.state("step"), 1)
+    torch._foreach_lerp_(batch.state("exp_avg"), grads, 1 - beta1)
+    squares = batch.state("exp_avg_sq")
+    torch._foreach_mul_(squares, beta2)
+    torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
+    if batch.options["amsgrad"]:
+        torch._foreach_maximum_(batch.state("max_exp_avg_sq"), squares)
+
+
+def check_betas(options: Options) -> None:
+    """Refuse betas outside [0, 1)."""
+    for index, beta in enumerate(options["betas"]):
+        if not 0 <= beta < 1:
+            raise ValueError(f"Invalid beta parameter at index {index}: {beta}; 'betas' must lie in [0, 1).")

@@ -1,0 +1,61 @@
+"""SGD, with momentum, with Nesterov's momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .base import Batch, Options, Rule, Tensors, check_at_least_0, step_along, zeros
+
+
+class SGD(Rule):
+    """d = g;  with momentum b = μ b + (1 − dampening) g and d = b;  with Nesterov d = g + μ b.
+
+    With plain momentum the buffer *is* the last direction. Without it, and with Nesterov, the
+    direction is kept as a tensor of its own: under plain SGD it is last step's gradient, which
+    `zero_grad` destroys.
+    """
+
+    name = "SGD"
+    remembers = ("momentum", "nesterov")
+
+    def check(self, options: Options) -> None:
+        super().check(options)
+        check_at_least_0(options, "momentum", "Invalid momentum value")
+        if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
+            raise ValueError(
+                "Nesterov momentum requires a momentum and zero dampening, got "
+                f"momentum={options['momentum']}, dampening={options['dampening']}; set momentum=0.9, dampening=0."
+            )
+
+    def start(self, param: Tensor, options: Options) -> dict[str, Any]:
+        return {}
+
+    def _direction_name(self, options: Options) -> str:
+        return "momentum_buffer" if options["momentum"] and not options["nesterov"] else "direction"
+
+    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Tensors:
+        return batch.state(self._direction_name(batch.last))
+
+    def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
+        for batch, gs in zip(batches, grads, strict=True):
+            momentum, dampening = batch.options["momentum"], batch.options["dampening"]
+            if momentum:
+                for state, g in zip(batch.states, gs, strict=True):
+                    if "momentum_buffer" in state:
+                        state["momentum_buffer"].mul_(momentum).add_(g, alpha=1 - dampening)
+                    else:
+                        state["momentum_buffer"] = zeros(g).copy_(g)
+            if self._direction_name(batch.options) == "direction":
+                for state, param in zip(batch.states, batch.params, strict=True):
+                    if "direction" not in state:
+                        state["direction"] = zeros(param)
+                torch._foreach_copy_(batch.state("direction"), gs)
+                if momentum:
+                    torch._foreach_add_(batch.state("direction"), batch.state("momentum_buffer"), alpha=momentum)
+
+    def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
+        step_along(batch, batch.state(self._direction_name(batch.options)), kappas)

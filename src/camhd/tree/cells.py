@@ -1,0 +1,108 @@
+"""Vectors of cells: the arithmetic between tensors, cells, param groups and levels.
+
+A layout (`camhd.levels.layout`) on a device. `gather` makes one vector from what the parameters
+have, `sum_up` sums it into the groups of a level, `spread` brings rates back to cells, `of_slot`
+shapes a parameter's cells so that they broadcast to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ..levels import Layout
+
+
+class Cells:
+    """The layout's index vectors, and for each cell the lr0 of its param group.
+
+    Args:
+        layout: who shares a rate with whom.
+        lr0s: the first lr of each torch param group.
+        like: a tensor that says where the vectors live and in which precision.
+    """
+
+    def __init__(self, layout: Layout, lr0s: Sequence[float], like: Tensor) -> None:
+        self.layout, self.lr0s = layout, list(lr0s)
+        self.device, self.dtype = like.device, like.dtype
+        self.groups = [partition.groups.to(self.device) for partition in layout.partitions]
+        self.layers = layout.layer_of_cell.to(self.device)
+        self.counts = layout.cell_counts
+        self.per_group = layout.cells_per_group()
+        self.per_group += [0] * (len(self.lr0s) - len(self.per_group))
+        self.lr0 = self.by_group(self.lr0s)
+        self.ratios: list[Tensor | None] = [None] * len(self.groups)
+        self._starts: list[Tensor] = []
+        self._holders: dict[tuple[int, int], Tensor] = {}
+        self._sizes: dict[int, Tensor] = {}
+
+    def by_group(self, values: Sequence[float | Tensor]) -> Tensor:
+        """One value in all cells of a param group."""
+        return self.times_by_group(torch.ones(sum(self.counts), dtype=self.dtype, device=self.device), values)
+
+    def times_by_group(self, cells: Tensor, values: Sequence[float | Tensor]) -> Tensor:
+        """Cells times one value for each param group."""
+        if len(values) == 1:
+            return cells * values[0]
+        parts = cells.split(self.per_group)
+        return torch.cat([part * value for part, value in zip(parts, values, strict=True)])
+
+    def gather(self, parts: Mapping[int, Tensor]) -> Tensor:
+        """One vector from what some of the slots have; 0 for the others."""
+        zeros = torch.zeros(max(self.counts, default=0), dtype=self.dtype, device=self.device)
+        pieces = [parts[slot].reshape(-1) if slot in parts else zeros[:count] for slot, count in enumerate(self.counts)]
+        return torch.cat(pieces)
+
+    def of_slot(self, cells: Tensor, slot: int) -> Tensor:
+        """The cells of one parameter, shaped to broadcast to it."""
+        start = sum(self.counts[:slot])
+        return cells[start : start + self.counts[slot]].view(self.layout.cell_shapes[slot])
+
+    def by_slot(self, cells: Tensor) -> list[Tensor]:
+        """The cells of every parameter, shaped to broadcast to it."""
+        parts = cells.split(self.counts)
+        return [part.view(shape) for part, shape in zip(parts, self.layout.cell_shapes, strict=True)]
+
+    def sum_up(self, level: int, cells: Tensor) -> Tensor:
+        """Cells summed into the groups of a level."""
+        count = self.layout.partitions[level].count
+        if count == 1:
+            return cells.sum().reshape(1)
+        return cells.new_zeros(count).index_add_(0, self.groups[level], cells)
+
+    def spread(self, level: int, rates: Tensor) -> Tensor:
+        """The rates of a level, at each cell, in units of the cell's own lr0."""
+        at_cells = rates[self.groups[level]]
+        ratio = self.ratios[level]
+        return at_cells if ratio is None else at_cells * ratio
+
+    def starts(self, level: int, lr: float) -> Tensor:
+        """Where a level's rates start: at their members' lr0, or at `lr` where those differ."""
+        count = self.layout.partitions[level].count
+        low = self.lr0.new_full((count,), float("inf")).scatter_reduce(0, self.groups[level], self.lr0, "amin")
+        high = self.lr0.new_zeros(count).scatter_reduce(0, self.groups[level], self.lr0, "amax")
+        return torch.where(low == high, high, lr)
+
+    def refer(self, starts: Sequence[Tensor]) -> None:
+        """A shared rate stands for each member as a multiple of that member's lr0: note the factors."""
+        self._starts = list(starts)
+        for level, start in enumerate(starts):
+            at_cells = start[self.groups[level]]
+            ratio = torch.where(at_cells == self.lr0, 1, self.lr0 / at_cells)
+            self.ratios[level] = None if len(set(self.lr0s)) == 1 and bool((ratio == 1).all()) else ratio
+
+    def seen_from(self, level: int, above: int, rates: Tensor) -> Tensor:
+        """The rates of a level above, at each group of `level` and in that level's units."""
+        if (level, above) not in self._holders:
+            self._holders[level, above] = self.layout.ancestors(level, above).to(self.device)
+        holders = self._holders[level, above]
+        own, theirs = self._starts[level], self._starts[above][holders]
+        return rates[holders] * torch.where(own == theirs, 1, own / theirs)
+
+    def sizes(self, level: int) -> Tensor:
+        """|G| of each group of a level."""
+        if level not in self._sizes:
+            self._sizes[level] = self.layout.sizes(level).to(self.device, self.dtype)
+        return self._sizes[level]

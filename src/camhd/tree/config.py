@@ -1,0 +1,205 @@
+"""The tree's settings, checked once at the door."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ..combine import Combination, combination
+from ..hyper import SCALES, HyperRule, hyper_rule
+from ..levels import Level, level
+
+SCHEDULES = ("all", "global")
+
+
+@dataclass(frozen=True)
+class TreeConfig:
+    """What a `RateTree` is made of. All of it holds for the whole tree, whatever the param group."""
+
+    levels: tuple[Level, ...]
+    weights: tuple[float, ...]  # γ at the start, in the order of `levels`
+    combine: Combination
+    combine_lr: float  # δ
+    hyper_rule: HyperRule
+    hyper_scale: str  # how β depends on the size of a group
+    decay: Callable[[int], float]  # τ
+    min_lr: float
+    max_lr: float | None
+    schedule: str  # what a torch scheduler moves: "all" rates, or it is the "global" one
+    restarts: Callable[[int], bool]
+
+    @classmethod
+    def make(
+        cls,
+        levels: Sequence[str | Level] = ("global", "layer"),
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+        combine: str | Combination = "normalized",
+        combine_lr: float | None = None,
+        default_combine_lr: float = 0.0,
+        hyper_rule: str | HyperRule = "additive",
+        hyper_scale: str = "sum",
+        decay: float | Callable[[int], float] | None = None,
+        min_lr: float = 0.0,
+        max_lr: float | None = None,
+        schedule: str = "all",
+        restarts: Collection[int] | Callable[[int], bool] = (),
+    ) -> TreeConfig:
+        """Check the user's arguments and fill in what was left out."""
+        made = _levels(levels)
+        joined = combination(combine)
+        rule = _hyper_rule(hyper_rule, hyper_scale)
+        _check_bounds(min_lr, max_lr)
+        if schedule not in SCHEDULES:
+            raise ValueError(f"'schedule' must be 'all' or 'global', got {schedule!r}.")
+        if not joined.learns and weights is not None and joined.settles:
+            raise ValueError(
+                "'weights' has no meaning with regularised rates, which have none; leave it out, or use "
+                "combine='fixed'."
+            )
+        if not joined.learns and combine_lr:
+            raise ValueError(
+                f"'combine_lr' must be left out with combine={combine!r}, which learns no weights, got {combine_lr}; "
+                "use combine='normalized' to learn them."
+            )
+        return cls(
+            levels=made,
+            weights=_weights(weights, made),
+            combine=joined,
+            combine_lr=_not_negative("combine_lr", default_combine_lr if combine_lr is None else combine_lr),
+            hyper_rule=rule,
+            hyper_scale=hyper_scale,
+            decay=_decay(decay),
+            min_lr=float(min_lr),
+            max_lr=None if max_lr is None else float(max_lr),
+            schedule=schedule,
+            restarts=_restarts(restarts),
+        )
+
+
+class GroupRates(NamedTuple):
+    """What a torch param group says of its rates at one step."""
+
+    lr: float | Tensor
+    lr0: float
+    lr_limit: float  # α_∞
+    hyper_lr: float | Mapping[str, float]  # β, the same or by level
+
+    def beta(self, level: str) -> float:
+        """β of this group at a level; a level that is not named in the mapping does not learn."""
+        return self.hyper_lr.get(level, 0.0) if isinstance(self.hyper_lr, Mapping) else self.hyper_lr
+
+    def factor(self) -> float | Tensor:
+        """What a scheduler has made of the group's lr since the start: c = lr/lr0."""
+        if isinstance(self.lr, Tensor):
+            return self.lr / self.lr0
+        if self.lr == self.lr0:
+            return 1.0
+        if self.lr0 == 0:
+            raise ValueError(
+                f"'lr' was 0 when the param group was made and is {self.lr} now, but a schedule acts as a multiple "
+                "of the first lr; start from the lr the group should reach and let the schedule begin at 0."
+            )
+        return self.lr / self.lr0
+
+
+def check_hyper_lr(value: float | Mapping[str, float], names: Sequence[str]) -> None:
+    """Say what is wrong with a β, if anything is."""
+    if isinstance(value, Mapping):
+        for name, beta in value.items():
+            if name not in names:
+                raise ValueError(
+                    f"'hyper_lr' must be given by level, but {name!r} is none of {tuple(names)}; "
+                    "a level that is left out does not learn."
+                )
+            _not_negative(f"hyper_lr[{name!r}]", beta)
+    else:
+        _not_negative("hyper_lr", value)
+
+
+def _levels(levels: Sequence[str | Level]) -> tuple[Level, ...]:
+    if isinstance(levels, (str, Level)):
+        levels = (levels,)
+    return tuple(level(one) for one in levels)
+
+
+def _weights(weights: Sequence[float] | Mapping[str, float] | None, levels: Sequence[Level]) -> tuple[float, ...]:
+    names = [level.name for level in levels]
+    if weights is None:
+        return (1 / len(levels),) * len(levels) if levels else ()
+    if isinstance(weights, Mapping):
+        if set(weights) != set(names):
+            raise ValueError(f"'weights' must name each of the levels {tuple(names)}, got {tuple(weights)}.")
+        weights = [weights[name] for name in names]
+    if len(weights) != len(levels):
+        raise ValueError(
+            f"'weights' must have one number for each of the {len(levels)} levels {tuple(names)}, got {tuple(weights)}."
+        )
+    total = sum(weights)
+    if not all(0 <= weight < math.inf for weight in weights) or not math.isclose(total, 1, rel_tol=1e-6):
+        raise ValueError(
+            f"'weights' must be 0 or more and sum to 1, got {tuple(weights)} with the sum {total:g}; "
+            "divide them by their sum."
+        )
+    return tuple(float(weight) / total for weight in weights)
+
+
+def _hyper_rule(spec: str | HyperRule, scale: str) -> HyperRule:
+    rule = hyper_rule(spec)
+    if scale not in SCALES:
+        raise ValueError(f"'hyper_scale' must be one of {', '.join(map(repr, SCALES))}, got {scale!r}.")
+    if scale != "sum" and not rule.scalable:
+        raise ValueError(
+            f"'hyper_scale' must be left out with hyper_rule={spec!r}, which is free of the group's size, "
+            f"got {scale!r}."
+        )
+    return rule
+
+
+def _check_bounds(min_lr: float, max_lr: float | None) -> None:
+    if not 0 <= min_lr < math.inf:
+        raise ValueError(f"'min_lr' must be 0 or more and finite, got {min_lr}.")
+    if max_lr is not None and not min_lr <= max_lr < math.inf:
+        raise ValueError(
+            f"'max_lr' must be finite and at least min_lr={min_lr:g}, got {max_lr}; leave it out for no upper bound."
+        )
+
+
+def _not_negative(name: str, value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise ValueError(f"'{name}' must be 0 or more and finite, got {value}; 0 switches the learning off.")
+    return float(value)
+
+
+def _decay(decay: float | Callable[[int], float] | None) -> Callable[[int], float]:
+    if decay is None:
+        return _no_decay
+    if callable(decay):
+        return decay
+    return ExponentialDecay(_not_negative("decay", decay))
+
+
+def _no_decay(step: int) -> float:
+    return 1.0
+
+
+@dataclass(frozen=True)
+class ExponentialDecay:
+    """τ(t) = exp(−r t), t counted in steps: the paper's."""
+
+    rate: float
+
+    def __call__(self, step: int) -> float:
+        return math.exp(-self.rate * step)
+
+
+def _restarts(restarts: Collection[int] | Callable[[int], bool]) -> Callable[[int], bool]:
+    if callable(restarts):
+        return restarts
+    steps = frozenset(restarts)
+    if not all(isinstance(step, int) and step >= 1 for step in steps):
+        raise ValueError(f"'restarts' must be step numbers from 1 on, got {sorted(steps, key=str)}.")
+    return steps.__contains__

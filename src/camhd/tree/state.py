@@ -1,0 +1,80 @@
+"""All that a tree has learned or must remember, in one place: what a checkpoint holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..combine import State as Weights
+from ..hyper import HyperRule
+from ..hyper import State as RuleState
+
+
+class Move(NamedTuple):
+    """How a param group last moved: the scheduler's factor c and the decay τ of that step."""
+
+    factor: float | Tensor = 1.0
+    decay: float = 1.0
+
+
+STILL = Move(0.0, 0.0)  # a group that has not moved yet has no hypergradient
+
+
+@dataclass
+class Signal:
+    """What was observed at the parameters that have a direction to look back on, by slot."""
+
+    dots: dict[int, Tensor] = field(default_factory=dict)  # Σ g·s per cell
+    grads: dict[int, Tensor] = field(default_factory=dict)  # Σ g² per cell
+    moves: dict[int, Tensor] = field(default_factory=dict)  # Σ s² per cell
+    products: dict[int, Tensor] = field(default_factory=dict)  # g·s, for a per-scalar level
+
+    def __bool__(self) -> bool:
+        return bool(self.dots)
+
+
+@dataclass
+class Level:
+    """One level's rates (a vector of its groups, or one tensor of a per-scalar level)."""
+
+    rates: Tensor
+    starts: Tensor  # where they started, and the unit of what groups of different lr share
+    rule: RuleState  # the hyper rule's own state for them
+
+    @classmethod
+    def fresh(cls, starts: Tensor, rule: HyperRule) -> Level:
+        return cls(starts.clone(), starts, rule.start(starts))
+
+    def extended(self, starts: Tensor, rule: HyperRule) -> Level:
+        """The same level with further groups at the end."""
+        known, fresh = len(self.rates), Level.fresh(starts, rule)
+        return Level(
+            torch.cat([self.rates, fresh.rates[known:]]),
+            torch.cat([self.starts, fresh.starts[known:]]),
+            {name: torch.cat([self.rule[name], value[known:]]) for name, value in fresh.rule.items()},
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, for a checkpoint."""
+        return {"rate": self.rates, "start": self.starts, **{f"hyper_{k}": v for k, v in self.rule.items()}}
+
+
+@dataclass
+class TreeState:
+    """Everything of a tree that changes from step to step."""
+
+    levels: list[Level]  # above the scalars, root first
+    leaves: list[Level]  # one for each slot, if the chain ends in a per-scalar level
+    weights: Weights  # γ, or whatever the combination learns
+    last_weights: Weights  # those of the last move
+    last_moves: list[Move]  # by param group
+    moved: frozenset[int]  # the slots that moved at the last step
+    skipped: Tensor  # how many hyper updates were not finite
+    step: int = 0
+
+    def all_levels(self) -> Sequence[Level]:
+        return [*self.levels, *self.leaves]
