@@ -32,6 +32,7 @@ class Combination(ABC):
     """α* = g(α_1 … α_n): how the levels' rates become one, and how that is learned."""
 
     learns = True  # has weights that 'combine_lr' moves
+    by_layer = False  # looks at the layer of each place
     settles = False  # ties the levels to each other after they moved (regularised rates)
     convex = True  # α* lies between the levels' rates, hence within their bounds
     at_last_move = False  # derivatives belong to the weights of the last move, not to the present ones

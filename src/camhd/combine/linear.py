@@ -82,6 +82,8 @@ class PerLayer(Combination):
     PerLayer('softmax')
     """
 
+    by_layer = True
+
     def __init__(self, combine: str | Linear = "normalized") -> None:
         if isinstance(combine, Linear):
             self.each = combine

@@ -40,7 +40,7 @@ class Partition:
     level: Level
     families: tuple[Family, ...]
     family_of_slot: tuple[Family, ...]
-    groups: Tensor  # [cells] → index of the group
+    groups: Tensor  # [cells] → index of the group; int32, and without storage of its own if there is one group
 
     @property
     def count(self) -> int:
@@ -55,10 +55,8 @@ class Layout:
     partitions: tuple[Partition, ...]  # root to leaf
     leaf: Level | None  # the per-scalar level, if the chain ends in one
     cell_shapes: tuple[tuple[int, ...], ...]  # per slot, broadcastable to its shape
-    cell_sizes: Tensor  # [cells] how many scalars a cell holds
     layers: tuple[str, ...]
     layer_of_slot: tuple[int, ...]
-    layer_of_cell: Tensor
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -87,12 +85,17 @@ class Layout:
     def sizes(self, level: int) -> Tensor:
         """|G|, the number of scalars in each group of a level."""
         partition = self.partitions[level]
-        return torch.zeros(partition.count, dtype=torch.int64).index_add_(0, partition.groups, self.cell_sizes)
+        per_cell = [slot.numel // max(count, 1) for slot, count in zip(self.slots, self.cell_counts, strict=True)]
+        return torch.zeros(partition.count, dtype=torch.int64).index_add_(0, partition.groups, self.by_slot(per_cell))
+
+    def by_slot(self, values: Sequence[int]) -> Tensor:
+        """One whole number in all cells of a slot."""
+        return torch.tensor(values, dtype=torch.int64).repeat_interleave(torch.tensor(self.cell_counts))
 
     def ancestors(self, level: int, above: int) -> Tensor:
         """For each group of `level`, the group of the level `above` that holds it."""
         lower, upper = self.partitions[level], self.partitions[above]
-        holders = torch.zeros(lower.count, dtype=torch.int64)
+        holders = torch.zeros(lower.count, dtype=torch.int32)
         holders[lower.groups] = upper.groups
         return holders
 
@@ -119,19 +122,13 @@ def lay_out(levels: Sequence[Level], slots: Sequence[Slot]) -> Layout:
         _check_nested(above, below, slots, slot_of_cell)
     layers = tuple(dict.fromkeys(slot.layer for slot in slots))
     layer_of_slot = tuple(layers.index(slot.layer) for slot in slots)
-    cell_sizes = torch.tensor(
-        [slot.numel // count if count else 0 for slot, count in zip(slots, counts, strict=True)],
-        dtype=torch.int64,
-    )
     return Layout(
         slots=tuple(slots),
         partitions=tuple(partitions),
         leaf=leaves[0] if leaves else None,
         cell_shapes=tuple(cell_shapes),
-        cell_sizes=cell_sizes[slot_of_cell],
         layers=layers,
         layer_of_slot=layer_of_slot,
-        layer_of_cell=torch.tensor(layer_of_slot, dtype=torch.int64)[slot_of_cell],
     )
 
 
@@ -168,18 +165,21 @@ def _partition(
             start += split.count
         family = families[key]
         of_slot.append(family)
-        ids = torch.zeros((), dtype=torch.int64) if split.ids is None else split.ids.to(torch.int64)
+        ids = torch.zeros((), dtype=torch.int32) if split.ids is None else split.ids.to(torch.int32)
         if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < split.count:
             raise ValueError(
                 f"level {level.name!r} numbers the rates of {slot.name!r} from {int(ids.min())} to "
                 f"{int(ids.max())}, but its family has {split.count}; mend the level's 'split'."
             )
         groups.append((ids + family.start).broadcast_to(shape).reshape(-1))
-    return Partition(level, tuple(families.values()), tuple(of_slot), torch.cat(groups))
+    cells = torch.cat(groups)
+    if start == 1:
+        cells = torch.zeros(1, dtype=torch.int32).expand(len(cells))
+    return Partition(level, tuple(families.values()), tuple(of_slot), cells)
 
 
 def _check_nested(above: Partition, below: Partition, slots: Sequence[Slot], slot_of_cell: Tensor) -> None:
-    holders = torch.zeros(below.count, dtype=torch.int64)
+    holders = torch.zeros(below.count, dtype=torch.int32)
     holders[below.groups] = above.groups
     astray = (holders[below.groups] != above.groups).nonzero()
     if len(astray):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..rules import Wrapped
+from ..rules import Wrapped, state_dtype
 from ..tree.checkpoint import export_header, export_slots, is_tree_entry, restore
 
 if TYPE_CHECKING:
@@ -44,12 +44,30 @@ def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any],
     entries = [saved["state"].get(index, {}) for index in indices]
     _check_tensors(optimizer, entries)
     cells, state = restore(optimizer._tree, header, entries, [group["lr0"] for group in groups])
-    # torch would cast the rates to the parameters' dtype, so it does not get to see them.
-    rest = {i: {k: v for k, v in e.items() if not is_tree_entry(k)} for i, e in zip(indices, entries, strict=True)}
+    rest = {index: _base_entries(found) for index, found in zip(indices, entries, strict=True)}
     if isinstance(optimizer.rule, Wrapped):
         optimizer.rule.inner.load_state_dict(saved["inner"])
     optimizer._tree.adopt(cells, state)
     unpack({"state": {i: e for i, e in rest.items() if e}, "param_groups": groups})
+    _undo_casts(optimizer, rest.values())
+
+
+def _base_entries(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """What torch is to load. Not the rates, which it would cast to the parameter's dtype; and copies, because
+    it would share tensors with the saved dict, and so with another optimizer that loads or wrote it.
+    """
+    mine = {name: value for name, value in entries.items() if not is_tree_entry(name)}
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in mine.items()}
+
+
+def _undo_casts(optimizer: Optimizer, entries: Iterable[Mapping[str, Any]]) -> None:
+    """Torch casts all state to the parameter's dtype; where a rule keeps it wider, take it as it was saved."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for param, saved in zip(params, entries, strict=True):
+        wide = state_dtype(param.dtype)
+        for name, value in saved.items():
+            if wide != param.dtype and name != "step" and isinstance(value, Tensor):
+                optimizer.state[param][name] = value.to(param.device, wide, copy=True)
 
 
 def _checked_groups(optimizer: Optimizer, saved: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -77,7 +77,7 @@ class Rule(ABC):
 
     def gradients(self, batch: Batch) -> Tensors:
         """g_t: what the rule minimises along, L2 decay included. New tensors where it is not p.grad itself."""
-        grads = batch.grads
+        grads = widened(batch.grads)
         if batch.options["maximize"]:
             grads = torch._foreach_neg(grads)
         if batch.options["weight_decay"] and not self.decoupled(batch.options):
@@ -116,4 +116,16 @@ def check_at_least_0(options: Options, name: str, complaint: str) -> None:
 
 def zeros(param: Tensor) -> Tensor:
     """State for a parameter, laid out in memory as it is."""
-    return torch.zeros_like(param, memory_format=torch.preserve_format)
+    return torch.zeros_like(param, dtype=state_dtype(param.dtype), memory_format=torch.preserve_format)
+
+
+def state_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The parameter's own dtype, but float32 for float16, in which squared gradients and ε vanish."""
+    return torch.float32 if dtype == torch.float16 else dtype
+
+
+def widened(tensors: Tensors) -> Tensors:
+    """Gradients in the dtype of the state."""
+    if not any(tensor.dtype == torch.float16 for tensor in tensors):
+        return tensors
+    return [tensor.to(state_dtype(tensor.dtype)) for tensor in tensors]

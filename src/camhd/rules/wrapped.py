@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Batch, Options, Rule, Tensors, step_along, zeros
+from .base import Batch, Options, Rule, Tensors, step_along, widened, zeros
 from .probe import check_linear, has_l2_decay
 
 # The lr at which the wrapped optimizer is asked for its direction. So large that θ − θ′ is not
@@ -51,7 +51,7 @@ class Wrapped(Rule):
         return {"direction": zeros(param)}
 
     def gradients(self, batch: Batch) -> Tensors:
-        grads: Tensors = batch.grads
+        grads: Tensors = widened(batch.grads)
         if batch.options.get("maximize"):
             grads = torch._foreach_neg(grads)
         decay = batch.options.get("weight_decay", 0)

@@ -28,18 +28,31 @@ class Cells:
         self.layout, self.lr0s = layout, list(lr0s)
         self.device, self.dtype = like.device, like.dtype
         self.groups = [partition.groups.to(self.device) for partition in layout.partitions]
-        self.layers = layout.layer_of_cell.to(self.device)
         self.counts = layout.cell_counts
         self.per_group = layout.cells_per_group()
         self.per_group += [0] * (len(self.lr0s) - len(self.per_group))
-        self.lr0 = self.by_group(self.lr0s)
+        self._layers: Tensor | None = None
         self.ratios: list[Tensor | None] = [None] * len(self.groups)
         self._starts: list[Tensor] = []
         self._holders: dict[tuple[int, int], Tensor] = {}
         self._sizes: dict[int, Tensor] = {}
 
+    @property
+    def lr0(self) -> Tensor:
+        """The first lr at each cell."""
+        return self.by_group(self.lr0s)
+
+    @property
+    def layers(self) -> Tensor:
+        """The layer of each cell."""
+        if self._layers is None:
+            self._layers = self.layout.by_slot(self.layout.layer_of_slot).to(self.device)
+        return self._layers
+
     def by_group(self, values: Sequence[float | Tensor]) -> Tensor:
-        """One value in all cells of a param group."""
+        """One value in all cells of a param group; a single value takes no room."""
+        if len(values) == 1:
+            return torch.as_tensor(values[0], dtype=self.dtype, device=self.device).expand(sum(self.counts))
         return self.times_by_group(torch.ones(sum(self.counts), dtype=self.dtype, device=self.device), values)
 
     def times_by_group(self, cells: Tensor, values: Sequence[float | Tensor]) -> Tensor:
@@ -80,18 +93,21 @@ class Cells:
 
     def starts(self, level: int, lr: float) -> Tensor:
         """Where a level's rates start: at their members' lr0, or at `lr` where those differ."""
-        count = self.layout.partitions[level].count
-        low = self.lr0.new_full((count,), float("inf")).scatter_reduce(0, self.groups[level], self.lr0, "amin")
-        high = self.lr0.new_zeros(count).scatter_reduce(0, self.groups[level], self.lr0, "amax")
+        count, lr0 = self.layout.partitions[level].count, self.lr0
+        if len(set(self.lr0s)) == 1:
+            return torch.full((1,), self.lr0s[0], dtype=self.dtype, device=self.device).expand(count)
+        groups = self.groups[level].long()
+        low = lr0.new_full((count,), float("inf")).scatter_reduce(0, groups, lr0, "amin")
+        high = lr0.new_zeros(count).scatter_reduce(0, groups, lr0, "amax")
         return torch.where(low == high, high, lr)
 
     def refer(self, starts: Sequence[Tensor]) -> None:
         """A shared rate stands for each member as a multiple of that member's lr0: note the factors."""
-        self._starts = list(starts)
+        self._starts, lr0 = list(starts), self.lr0
         for level, start in enumerate(starts):
             at_cells = start[self.groups[level]]
-            ratio = torch.where(at_cells == self.lr0, 1, self.lr0 / at_cells)
-            self.ratios[level] = None if len(set(self.lr0s)) == 1 and bool((ratio == 1).all()) else ratio
+            ratio = torch.where(at_cells == lr0, 1, lr0 / at_cells)
+            self.ratios[level] = None if bool((ratio == 1).all()) else ratio
 
     def seen_from(self, level: int, above: int, rates: Tensor) -> Tensor:
         """The rates of a level above, at each group of `level` and in that level's units."""

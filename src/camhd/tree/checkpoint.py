@@ -48,9 +48,11 @@ def export_slots(tree: RateTree) -> list[dict[str, Any]]:
     state, layout = tree.state, tree.layout
     slots: list[dict[str, Any]] = [{MOVED: slot in state.moved} for slot in range(len(layout.slots))]
     for level, partition in zip(state.levels, layout.partitions, strict=True):
-        for entries, family in zip(slots, partition.family_of_slot, strict=True):
+        for slot, entries, family in zip(layout.slots, slots, partition.family_of_slot, strict=True):
             for key, value in level.tensors().items():
                 entries[f"{key}.{partition.level.name}"] = value[family.run].clone()
+            if bool((level.starts[family.run] == tree.cells.lr0s[slot.group]).all()):
+                del entries[f"start.{partition.level.name}"]  # as it would be anyway
     for entries, leaf in zip(slots, state.leaves, strict=False):
         assert layout.leaf is not None
         entries |= {f"{key}.{layout.leaf.name}": value for key, value in leaf.tensors().items() if key != "start"}
@@ -76,10 +78,11 @@ def restore(
     levels = []
     for i, partition in enumerate(layout.partitions):
         fresh = tree.state.levels[i]
-        found = {key: torch.empty_like(value) for key, value in fresh.tensors().items()}
+        found = {key: torch.empty_like(value, memory_format=torch.contiguous_format) for key, value in fresh.tensors().items()}
         for slot, family, entries in zip(layout.slots, partition.family_of_slot, slots, strict=True):
+            default = {f"start.{partition.level.name}": like.new_full((family.count,), lr0s[slot.group])}
             for key, vector in found.items():
-                value = _entry(entries, f"{key}.{partition.level.name}", slot.name, (family.count,))
+                value = _entry({**default, **entries}, f"{key}.{partition.level.name}", slot.name, (family.count,))
                 vector[family.run] = value.to(vector)
         levels.append(_level(found))
     cells.refer([level.starts for level in levels])

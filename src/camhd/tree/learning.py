@@ -29,9 +29,10 @@ def places(
     columns = [cells.spread(i, level.rates) for i, level in enumerate(state.levels)]
     if config.schedule == "global":  # the root is not learned: it is what the scheduler says
         columns[0] = cells.times_by_group(cells.lr0, [move.factor for move in moves])
-    unit = torch.where(cells.lr0 > 0, cells.lr0, 1)
+    lr0 = cells.lr0
+    unit = torch.where(lr0 > 0, lr0, 1)
     if not state.leaves:
-        yield None, Places(columns, cells.layers, unit)
+        yield None, Places(columns, cells.layers if config.combine.by_layer else 0, unit)
     for slot, leaf in enumerate(state.leaves):
         above = [cells.of_slot(column, slot).to(leaf.rates.device) for column in (*columns, unit)]
         yield slot, Places([*above[:-1], leaf.rates], cells.layout.layer_of_slot[slot], above[-1])
