@@ -200,7 +200,7 @@ class Wrapped(Optimizer):
         if model is not None:
             names = {p: name for name, p in model.named_parameters()}
         groups = [_like_group(group, names) for group in optimizer.param_groups]
-        base = {"lr": optimizer.defaults.get("lr", groups[0]["lr"])}
+        base = {"lr": groups[0]["lr"], **optimizer.defaults}
         super().__init__(groups, rule, base, options, PAPER_ADAM, model)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -47,8 +47,8 @@ class Optimizer(torch.optim.Optimizer):
         if hyper_lr is None:
             hyper_lr = paper.hyper_lr if config.hyper_rule.hyper_lr is None else config.hyper_rule.hyper_lr
         defaults = {
-            **base,
             "maximize": options.get("maximize", False),
+            **base,
             "hyper_lr": hyper_lr,
             "lr_limit": options.get("lr_limit"),
         }
