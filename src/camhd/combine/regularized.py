@@ -64,10 +64,10 @@ class Regularized(Combination):
                     )
         if self.solve != "virtual":
             return
-        for depth in range(1, len(names)):
+        for depth in range(len(names)):
             hyper_lr, total = hyper_lrs[depth], sum(self._strengths(names[: depth + 1])) + self.over_time
             pull = 2 * hyper_lr * total
-            if not 0 < pull < 1:
+            if not (0 < pull < 1 or (depth == 0 and pull == 0)):  # the root has nothing above it
                 raise ValueError(
                     f"2·hyper_lr·Σλ must lie between 0 and 1 with solve='virtual', but for level "
                     f"{names[depth]!r} it is 2·{hyper_lr:g}·{total:g} = {pull:g}; choose λ below 1/(2·hyper_lr), "

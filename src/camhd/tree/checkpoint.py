@@ -78,7 +78,10 @@ def restore(
     levels = []
     for i, partition in enumerate(layout.partitions):
         fresh = tree.state.levels[i]
-        found = {key: torch.empty_like(value, memory_format=torch.contiguous_format) for key, value in fresh.tensors().items()}
+        found = {
+            key: torch.empty_like(value, memory_format=torch.contiguous_format)
+            for key, value in fresh.tensors().items()
+        }
         for slot, family, entries in zip(layout.slots, partition.family_of_slot, slots, strict=True):
             default = {f"start.{partition.level.name}": like.new_full((family.count,), lr0s[slot.group])}
             for key, vector in found.items():

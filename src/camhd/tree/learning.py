@@ -149,12 +149,9 @@ def _settled(
 ) -> tuple[list[_New], dict[int, _New]]:
     """Every level tied to those above it, from the root down (regularised rates)."""
     names, settle = cells.layout.names, config.combine.settle
-    last, virtual, settled = (
-        [level.rates for level in state.levels],
-        [new.rates for new in news],
-        [news[0].rates],
-    )
-    for i in range(1, len(news)):
+    last, virtual = [level.rates for level in state.levels], [new.rates for new in news]
+    settled: list[Tensor] = []
+    for i in range(len(news)):
         own, js = state.levels[i], range(i)
 
         def seen(rates: Sequence[Tensor], i: int = i, js: range = js) -> list[Tensor]:
