@@ -18,8 +18,14 @@ BAD_OPTIONS = [
     ({"betas": (0.5, -0.1)}, r"Invalid beta parameter at index 1: -0\.1"),
     ({"eps": -1e-8}, "Invalid epsilon value: -1e-08; 'eps' must be 0 or more"),
     ({"weight_decay": -1}, "Invalid weight_decay value: -1; 'weight_decay' must be 0 or more"),
-    ({"weights": (0.5,)}, r"'weights' must have one number for each of the 2 levels \('global', 'layer'\), got \(0\.5,\)"),
-    ({"weights": (0.5, 0.6)}, r"'weights' must be 0 or more and sum to 1, got \(0\.5, 0\.6\) with the sum 1\.1; divide"),
+    (
+        {"weights": (0.5,)},
+        r"'weights' must have one number for each of the 2 levels \('global', 'layer'\), got \(0\.5,\)",
+    ),
+    (
+        {"weights": (0.5, 0.6)},
+        r"'weights' must be 0 or more and sum to 1, got \(0\.5, 0\.6\) with the sum 1\.1; divide",
+    ),
     ({"weights": (1.5, -0.5)}, "'weights' must be 0 or more and sum to 1"),
     ({"weights": {"global": 1.0}}, r"'weights' must name each of the levels \('global', 'layer'\), got \('global',\)"),
     ({"hyper_lr": -1e-7}, "'hyper_lr' must be 0 or more and finite, got -1e-07; 0 switches the learning off"),
@@ -27,16 +33,25 @@ BAD_OPTIONS = [
     ({"hyper_lr": {"unit": 1.0}}, r"'hyper_lr' must be given by level, but 'unit' is none of \('global', 'layer'\)"),
     ({"hyper_lr": {"layer": -1.0}}, r"'hyper_lr\['layer'\]' must be 0 or more"),
     ({"combine_lr": -0.1}, "'combine_lr' must be 0 or more and finite, got -0.1"),
-    ({"combine": "mean"}, "'combine' must be one of 'normalized', 'softmax', 'fixed' or a camhd.combine object, got 'mean'"),
+    (
+        {"combine": "mean"},
+        "'combine' must be one of 'normalized', 'softmax', 'fixed' or a camhd.combine object, got 'mean'",
+    ),
     ({"combine": "fixed", "combine_lr": 0.1}, "'combine_lr' must be left out with combine='fixed'"),
     ({"combine": "softmax", "weights": (1.0, 0.0)}, "'weights' must be above 0 with combine='softmax'"),
     ({"combine": Regularized(1e6), "weights": (0.5, 0.5)}, "'weights' has no meaning with regularised rates"),
     ({"combine": Regularized(1e8)}, r"2·hyper_lr·Σλ must lie between 0 and 1 .* level 'layer' .* = 20; choose λ below"),
     ({"combine": Regularized(0.0)}, r"2·hyper_lr·Σλ must lie between 0 and 1"),
-    ({"combine": Regularized({("global", "layer"): 1.0})}, r"\('global', 'layer'\) is no such pair.*the pairs are \[\('layer', 'global'\)\]"),
+    (
+        {"combine": Regularized({("global", "layer"): 1.0})},
+        r"\('global', 'layer'\) is no such pair.*the pairs are \[\('layer', 'global'\)\]",
+    ),
     ({"hyper_rule": "exponential"}, "'hyper_rule' must be one of 'additive', 'multiplicative' .* got 'exponential'"),
     ({"hyper_scale": "median"}, "'hyper_scale' must be one of 'sum', 'mean', 'size', got 'median'"),
-    ({"hyper_rule": "multiplicative", "hyper_scale": "mean"}, "'hyper_scale' must be left out with hyper_rule='multiplicative'"),
+    (
+        {"hyper_rule": "multiplicative", "hyper_scale": "mean"},
+        "'hyper_scale' must be left out with hyper_rule='multiplicative'",
+    ),
     ({"decay": -0.1}, "'decay' must be 0 or more and finite, got -0.1"),
     ({"lr_limit": -1.0}, "'lr_limit' must be 0 or more and finite, or None for lr, got -1.0"),
     ({"min_lr": -1.0}, "'min_lr' must be 0 or more and finite, got -1.0"),
@@ -45,7 +60,7 @@ BAD_OPTIONS = [
     ({"schedule": "layer"}, "'schedule' must be 'all' or 'global', got 'layer'"),
     ({"schedule": "global", "levels": ("layer",)}, "schedule='global' needs the level 'global'"),
     ({"restarts": (0, 10)}, r"'restarts' must be step numbers from 1 on, got \[0, 10\]"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "message"), BAD_OPTIONS, ids=[str(i) for i in range(len(BAD_OPTIONS))])
@@ -61,22 +76,38 @@ def test_a_bad_option_is_refused(options, message):
         (lambda m: camhd.Adam(m, fused=True), TypeError, "Adam has no option 'fused'; the options are levels,"),
         (lambda m: camhd.SGD(m, momentum=-0.5), ValueError, "Invalid momentum value: -0.5"),
         (lambda m: camhd.SGD(m, nesterov=True), ValueError, "Nesterov momentum requires a momentum and zero dampening"),
-        (lambda m: camhd.SGD(m, momentum=0.9, dampening=0.1, nesterov=True), ValueError, "got momentum=0.9, dampening=0.1"),
+        (
+            lambda m: camhd.SGD(m, momentum=0.9, dampening=0.1, nesterov=True),
+            ValueError,
+            "got momentum=0.9, dampening=0.1",
+        ),
         (lambda m: camhd.AdaBound(m, final_lr=-0.1), ValueError, "Invalid final learning rate: -0.1"),
-        (lambda m: camhd.AdaBound(m, gamma=0.0), ValueError, r"Invalid gamma parameter: 0\.0; 'gamma' must lie in \(0, 1\)"),
+        (
+            lambda m: camhd.AdaBound(m, gamma=0.0),
+            ValueError,
+            r"Invalid gamma parameter: 0\.0; 'gamma' must lie in \(0, 1\)",
+        ),
         (lambda m: camhd.AdaBound(m, bounds="mine"), ValueError, "'bounds' must be 'released' or 'paper', got 'mine'"),
         (lambda m: camhd.AdaBound(m, decay_bound="log"), ValueError, "'decay_bound' must be None or 'sqrt', got 'log'"),
         (lambda m: camhd.Adam([]), ValueError, "empty parameter list"),
         (lambda m: camhd.Adam(torch.ones(2)), TypeError, "iterable of Tensors or dicts"),
-        (lambda m: camhd.Adam([{"params": m.parameters(), "levels": ("global",)}]), ValueError, "'levels' holds for the whole tree"),
+        (
+            lambda m: camhd.Adam([{"params": m.parameters(), "levels": ("global",)}]),
+            ValueError,
+            "'levels' holds for the whole tree",
+        ),
         (lambda m: camhd.levels.Unit(axis="rows"), ValueError, "'axis' must be 'output' or 'input', got 'rows'"),
         (lambda m: camhd.levels.Block("encoder"), TypeError, "'block_of' must be a function"),
         (lambda m: PerLayer("mean"), ValueError, "'combine' of PerLayer must be one of"),
         (lambda m: Network(hidden=0), ValueError, "'hidden' must be at least 1, got 0"),
         (lambda m: Regularized(-1.0), ValueError, "λ must be 0 or more and finite, got -1.0"),
-        (lambda m: Regularized(1.0, solve="newton"), ValueError, "'solve' must be one of 'virtual', 'closed', 'last', got 'newton'"),
+        (
+            lambda m: Regularized(1.0, solve="newton"),
+            ValueError,
+            "'solve' must be one of 'virtual', 'closed', 'last', got 'newton'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_argument_is_refused(make, error, message):
     with pytest.raises(error, match=message):
         make(nn.Linear(3, 2))

@@ -97,11 +97,11 @@ BROKEN = {
     ),
     "other rule": (spoil((*HEAD, "rule"), "SGD"), "base rule 'SGD', but this one has 'Adam'"),
     "other version": (spoil((*HEAD, "version"), 99), "format version 99, this camhd reads 1"),
-    "other levels": (spoil((*HEAD, "levels"), ["layer"]), r"levels \('layer',\), this optimizer has \('global', 'layer'\)"),
+    "other levels": (spoil((*HEAD, "levels"), ["layer"]), r"levels \('layer',\), this optimizer has \('global',"),
     "other combination": (spoil((*HEAD, "weights"), {"logits": [0.0, 0.0]}), "combination has \\['logits'\\]"),
     "other weights": (spoil((*HEAD, "weights", "weights"), [1.0]), r"'weights' of shape \(1,\)"),
     "no rate": (spoil(("state", 0, "rate.layer"), ...), "parameter '0.weight' must have 'rate.layer'"),
-    "other shape": (spoil(("state", 1, "exp_avg"), torch.zeros(7)), r"'exp_avg' of parameter '0.bias' has shape \(7,\)"),
+    "other shape": (spoil(("state", 1, "exp_avg"), torch.zeros(7)), r"'exp_avg' of parameter '0.bias' has shape"),
     "fewer parameters": (spoil(("param_groups", 0, "params"), [0, 1]), "param group 0 has 2 parameters in the state"),
     "more groups": (lambda s: {**s, "param_groups": [*s["param_groups"], {"params": []}]}, "2 param groups"),
 }
@@ -132,7 +132,8 @@ def test_parameters_added_later_load_into_an_optimizer_that_had_them_from_the_st
     """The unit of a shared rate is decided when the rate is made, so a checkpoint must carry it."""
 
     def two(model):
-        return [{"params": model[0].named_parameters(), "lr": 0.02}, {"params": model[2].named_parameters(), "lr": 0.04}]
+        first, second = model[0].named_parameters(), model[2].named_parameters()
+        return [{"params": first, "lr": 0.02}, {"params": second, "lr": 0.04}]
 
     model, _, _ = build("adam", torch.float32)
     first, second = two(model)

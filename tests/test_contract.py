@@ -157,7 +157,7 @@ def test_a_refused_param_group_leaves_the_optimizer_as_it_was():
     opt = camhd.Adam(model.named_parameters())
     train(model, opt, 2)
     for bad in ({"lr": -1.0}, {"levels": ("global",)}, {"hyper_lr": {"unit": 1.0}}, {"betas": (2.0, 0.5)}):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"must|Invalid|holds"):
             opt.add_param_group({"params": [("x.w", nn.Parameter(torch.ones(2)))], **bad})
     assert len(opt.param_groups) == 1
     train(model, opt, 2)

@@ -62,7 +62,7 @@ def test_a_gate_is_a_block_of_rows_in_all_four_tensors(recurrent, labels, module
         partner = name.replace("weight", "bias")
         assert torch.equal(maps[partner], ids.reshape(ids.shape[0], -1)[:, 0])
         assert torch.equal(maps[name.replace("_ih", "_hh")].reshape(ids.shape[0], -1)[:, 0], rows[:, 0])
-    parts = [p for p in layout.partitions if p.level.name == "gate"][0]
+    parts = next(p for p in layout.partitions if p.level.name == "gate")
     assert {family.labels for family in parts.families} >= {labels}
     assert len(stacks) >= 1
 
@@ -234,5 +234,5 @@ def test_asking_for_gates_of_unnamed_parameters_says_what_to_pass():
 
 def test_gates_that_names_cannot_tell_are_refused():
     lonely = [("rnn.weight_ih_l0", nn.Parameter(torch.ones(8, 2)))]
-    with pytest.raises(ValueError, match="the gates of 'rnn.weight_ih_l0' cannot be told"):
+    with pytest.raises(ValueError, match=r"the gates of 'rnn\.weight_ih_l0' cannot be told"):
         camhd.SGD(lonely, levels=("global", "gate"))

@@ -8,9 +8,8 @@ import camhd
 
 
 def net():
-    return nn.Sequential(
-        nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.Flatten(), nn.Linear(64 * 4 * 4, 256), nn.Linear(256, 10)
-    )
+    convolutions = nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.Flatten()
+    return nn.Sequential(*convolutions, nn.Linear(64 * 4 * 4, 256), nn.Linear(256, 10))
 
 
 def run(opt, model):

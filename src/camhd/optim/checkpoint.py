@@ -53,8 +53,10 @@ def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any],
 
 
 def _base_entries(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """What torch is to load. Not the rates, which it would cast to the parameter's dtype; and copies, because
-    it would share tensors with the saved dict, and so with another optimizer that loads or wrote it.
+    """What torch is to load.
+
+    Not the rates, which it would cast to the parameter's dtype; and copies, because it would share tensors with
+    the saved dict, and so with another optimizer that loads it or wrote it.
     """
     mine = {name: value for name, value in entries.items() if not is_tree_entry(name)}
     return {name: value.clone() if isinstance(value, Tensor) else value for name, value in mine.items()}

@@ -1,0 +1,41 @@
+# Every target sets up what it needs in .venv by itself. A stamp file per extra says that it is installed;
+# it is renewed when pyproject.toml or constraints.txt changes.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+# One test process per core, each with one thread: faster than one process with many threads.
+PYTEST_ARGS ?= --numprocesses auto
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint docs clean
+.NOTPARALLEL:
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## Train on scikit-learn's digits with torch's Adam and with camhd.Adam
+	$(BIN)/python examples/demo.py $(DEMO_ARGS)
+
+test: lint $(VENV)/.test ## Lint, check types and run every test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint ## Check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.docs ## Build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+clean: ## Remove the virtual environment and everything built
+	rm -rf $(VENV) site dist build .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.%: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
