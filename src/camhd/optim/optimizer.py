@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..backends import foreach
+from ..backends import Backend
 from ..levels import lay_out, owners_of, slots_of
 from ..rules import Batch, Rule
 from ..tree import GroupRates, RateTree, TreeConfig, check_hyper_lr
@@ -52,7 +52,7 @@ class Optimizer(torch.optim.Optimizer):
             "hyper_lr": hyper_lr,
             "lr_limit": options.get("lr_limit"),
         }
-        self.rule, self.config = rule, config
+        self.rule, self.config, self.backend = rule, config, Backend(options.get("backend", "auto"))
         self.tree: RateTree | None = None
         if isinstance(params, nn.Module):
             model, params = params, params.named_parameters()
@@ -72,10 +72,7 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        batches = self._batches()
-        foreach.step(self.rule, self._tree, batches, self._group_rates())
-        for batch in batches:
-            self.param_groups[batch.group]["last_move"] = {n: batch.options[n] for n in self.rule.remembers}
+        self.backend.step(self.rule, self._tree, self.param_groups, self.state, self._group_rates(), self._batches)
         return loss
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -109,7 +106,7 @@ class Optimizer(torch.optim.Optimizer):
             self._optimizer_load_state_dict_pre_hooks = hooks
 
     def __getstate__(self) -> dict[str, Any]:
-        ours = {name: getattr(self, name) for name in ("rule", "config", "tree", "_owners")}
+        ours = {name: getattr(self, name) for name in ("rule", "config", "tree", "backend", "_owners")}
         return {**super().__getstate__(), **ours}
 
     # ------------------------------------------------------------------ reading

@@ -33,6 +33,7 @@ class HyperOptions(TypedDict, total=False):
     | `min_lr`, `max_lr` | no rate leaves these bounds | 0, None |
     | `maximize` | go up instead of down | False |
     | `schedule` | a torch scheduler scales `"all"` rates, or *is* the `"global"` one | `"all"` |
+    | `backend` | `"fused"` CPU kernels, `"foreach"` plain torch, or `"auto"`: fused where it can be | `"auto"` |
     | `restarts` | steps (from 1), or a function of the step, at which all rates start afresh | none |
 
     `hyper_lr`, `lr_limit` and `maximize` may also stand in a param-group dict, for that group alone.
@@ -52,10 +53,11 @@ class HyperOptions(TypedDict, total=False):
     maximize: bool
     schedule: str
     restarts: Collection[int] | Callable[[int], bool]
+    backend: str
 
 
 PER_GROUP = ("hyper_lr", "lr_limit", "maximize")
-WHOLE_TREE = tuple(name for name in HyperOptions.__annotations__ if name not in PER_GROUP)
+WHOLE_TREE = tuple(name for name in HyperOptions.__annotations__ if name not in (*PER_GROUP, "backend"))
 
 
 class PaperSettings(NamedTuple):

@@ -37,9 +37,9 @@ def describe(optimizer: Optimizer) -> str:
         options = ", ".join(f"{k}={v}" for k, v in group.items() if k not in hidden and v is not None)
         lines.append(f"  group {index}: {options}; hyper_lr={group['hyper_lr']} ({learned})")
     weight_note = f"combine_lr={config.combine_lr:g}" if config.combine.learns else "no weights to learn"
-    lines.append(
-        f"  {combine} combination, {weight_note}; step {state.step}, skipped {optimizer.skipped}; backend foreach"
-    )
+    lines.append(f"  {combine} combination, {weight_note}; step {state.step}, skipped {optimizer.skipped}")
+    backend = optimizer.backend.describe(optimizer.rule, tree, optimizer.param_groups, optimizer.state)
+    lines.append(f"  backend {backend}")
     return "\n".join(lines)
 
 

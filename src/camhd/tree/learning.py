@@ -192,7 +192,9 @@ def _commit(
         finite = finite & value.isfinite().all()
     for level, new in changed:
         here = finite.to(level.rates.device)
-        level.rates = torch.where(here, new.rates.clamp(config.min_lr, config.max_lr), level.rates)
-        level.rule = {name: torch.where(here, value, level.rule[name]) for name, value in new.rule.items()}
-    state.weights = {name: torch.where(finite, value, state.weights[name]) for name, value in weights.items()}
-    state.skipped = state.skipped + (~finite).to(state.skipped.dtype)
+        level.rates.copy_(torch.where(here, new.rates.clamp(config.min_lr, config.max_lr), level.rates))
+        for name, value in new.rule.items():
+            level.rule[name].copy_(torch.where(here, value, level.rule[name]))
+    for name, value in weights.items():
+        state.weights[name].copy_(torch.where(finite, value, state.weights[name]))
+    state.skipped.add_(~finite)

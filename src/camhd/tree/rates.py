@@ -58,7 +58,7 @@ class RateTree:
             levels=[Level.fresh(self.cells.starts(i, lr), rule) for i in range(len(layout.partitions))],
             leaves=[self._fresh_leaf(slot, p) for slot, p in enumerate(params)] if layout.leaf else [],
             weights=started,
-            last_weights=started,
+            last_weights={name: value.clone() for name, value in started.items()},
             last_moves=[STILL] * len(lr0s),
             moved=frozenset(),
             skipped=torch.zeros((), dtype=torch.int64, device=self.cells.device),
@@ -97,17 +97,20 @@ class RateTree:
         state = self.state
         moves = [Move(group.factor(), self.config.decay(state.step + 1)) for group in groups]
         state.step += 1
-        weights = state.weights
+        weights = {name: value.clone() for name, value in state.weights.items()}
         if self.config.restarts(state.step):
             self.restart()
         elif signal:
             learn(self.config, self.cells, state, signal, groups)
-        state.last_weights, state.last_moves = weights, moves  # line 3: new rates, old weights
+        for name, value in weights.items():
+            state.last_weights[name].copy_(value)
+        state.last_moves = moves
+        # Line 3 combines the new rates with the old weights.
         return self._kappa(weights, moves, [group.lr_limit for group in groups])
 
     def end(self, slots: Iterable[int]) -> None:
         """These parameters have moved: their direction is what the next step looks back on."""
-        self.state.moved = frozenset(slots)
+        self.state.moved = slots if isinstance(slots, frozenset) else frozenset(slots)
 
     def last_kappa(self, groups: Sequence[GroupRates]) -> list[Tensor]:
         """κ of the last move once more, for rules whose sensitivity depends on it."""
@@ -135,8 +138,9 @@ class RateTree:
     def restart(self) -> None:
         """All rates back to where they started; γ stays."""
         for level in self.state.all_levels():
-            level.rates = level.starts.clone()
-            level.rule = self.config.hyper_rule.start(level.rates)
+            level.rates.copy_(level.starts)
+            for name, value in self.config.hyper_rule.start(level.rates).items():
+                level.rule[name].copy_(value)
         self.state.moved = frozenset()
 
     def grow(self, layout: Layout, lr0s: Sequence[float], params: Sequence[Tensor]) -> None:

@@ -1,0 +1,6 @@
+"""Fused CPU kernels through Numba: two passes over memory, everything else on a few numbers between them."""
+
+from .plan import why_not
+from .step import Fused, kind_of
+
+__all__ = ["Fused", "kind_of", "why_not"]

@@ -1,0 +1,1 @@
+"""The `camhd` command: parsing and printing, nothing else."""

@@ -1,0 +1,1 @@
+"""The laboratory: models and measurements. `import camhd` never imports it."""

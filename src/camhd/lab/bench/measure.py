@@ -1,0 +1,178 @@
+"""The measurements that run in this process: steps, growth, share, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .cases import Case, Contestant, Stepper, backend_of
+from .memory import state_bytes
+from .results import Entry, Failure, Result, Share, StateSize, StepTime
+from .timing import Effort, Spread, race, timed
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A contestant that has been built and is warm."""
+
+    contestant: Contestant
+    stepper: Stepper
+    estimate: float  # seconds of a step
+
+
+@dataclass
+class Field:
+    """A model and the contestants that run on it; all share its parameters and gradients, each has its own state."""
+
+    what: str
+    case: Case
+    model: nn.Module
+    grads: list[Tensor | None]
+    ready: list[Ready]
+    failures: list[Failure]
+
+    def attach(self) -> None:
+        """Put the gradients back, should a peer have taken them away."""
+        for p, grad in zip(self.model.parameters(), self.grads, strict=True):
+            p.grad = grad
+
+    def about(self, contestant: Contestant, holder: object = None) -> dict[str, Any]:
+        """The fields of an `Entry`."""
+        return vars(entry(self.what, self.case, parameters(self.model), contestant, backend_of(holder)))
+
+
+def entry(what: str, case: Case, count: int, c: Contestant, ran_on: str) -> Entry:
+    """Which optimizer, over which model."""
+    return Entry(what, case.name, count, c.library, c.rule, c.levels, c.backend, ran_on)
+
+
+def parameters(model: nn.Module) -> int:
+    """How many scalars a model has."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def enter(what: str, case: Case, contestants: Sequence[Contestant], warm_up: int) -> Field:
+    """Build and warm every contestant; one that raises, or does not move the parameters, is a failure."""
+    model = case.model()
+    field = Field(what, case, model, [p.grad for p in model.parameters()], [], [])
+    for contestant in contestants:
+        try:
+            field.ready.append(_warm(field, contestant, warm_up))
+        except Exception as error:  # whatever it is, the others can still be measured
+            field.attach()
+            field.failures.append(Failure(**field.about(contestant), error=message(error)))
+    return field
+
+
+def message(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _warm(field: Field, contestant: Contestant, steps: int) -> Ready:
+    stepper = contestant.build(field.model)
+    before = stepper.watch().detach().clone()
+    estimate = min(timed(stepper.step) for _ in range(steps))
+    if torch.equal(before, stepper.watch()):
+        raise RuntimeError(f"{contestant.label} did not move the parameters in {steps} steps.")
+    if any(
+        grad is not None and p.grad is not grad for p, grad in zip(field.model.parameters(), field.grads, strict=True)
+    ):
+        raise RuntimeError(f"{contestant.label} takes the gradients away, so that only its first step would be one.")
+    return Ready(contestant, stepper, estimate)
+
+
+def steps(
+    what: str,
+    case: Case,
+    baselines: Sequence[Contestant],
+    contestants: Sequence[Contestant],
+    effort: Effort,
+    memory: int,
+) -> Iterator[Result]:
+    """Time of one step, with fixed gradients, and as a multiple of each baseline's.
+
+    Baselines run in every group that fits into memory, and are reported once; those of another rule are not.
+    """
+    rules = {contestant.rule for contestant in contestants}
+    for number, group in enumerate(fitting(case, len(baselines), contestants, memory)):
+        field = enter(what, case, [*baselines, *group], effort.warm_up)
+        times = _step_times(field, baselines, effort) if field.ready else []
+        known = [_key(b) for b in baselines if number or b.rule not in rules]
+        results: list[Result] = [*field.failures, *times]
+        yield from (result for result in results if _key(result) not in known)
+
+
+def _key(which: Contestant | Entry) -> tuple[object, ...]:
+    return which.library, which.rule, which.levels, which.backend
+
+
+def _step_times(field: Field, baselines: Sequence[Contestant], effort: Effort) -> list[StepTime]:
+    rounds = race([r.stepper.step for r in field.ready], [r.estimate for r in field.ready], effort, field.attach)
+    against = {i: r.contestant for i, r in enumerate(field.ready) if r.contestant in baselines}
+    return [
+        StepTime(
+            **field.about(ready.contestant, ready.stepper.holder),
+            seconds=rounds.seconds(i),
+            ratios={base.baseline: rounds.ratio(i, b) for b, base in against.items() if b != i},
+            steps_per_turn=rounds.steps_per_turn,
+        )
+        for i, ready in enumerate(field.ready)
+    ]
+
+
+def fitting(case: Case, baselines: int, contestants: Sequence[Contestant], memory: int) -> list[Sequence[Contestant]]:
+    """The contestants in groups that fit into memory together with the baselines.
+
+    None of them keeps more than four tensors as large as the parameters; what it uses during a step is gone after it.
+    """
+    with torch.device("meta"):
+        count = parameters(case.build())
+    room = max(1, memory // (4 * 4 * max(count, 1)) - baselines)
+    return [contestants[i : i + room] for i in range(0, len(contestants), room)]
+
+
+def share(case: Case, contestants: Sequence[Contestant], effort: Effort) -> Iterator[Result]:
+    """The step's share of a training step: forward, backward, step.
+
+    Each round has one forward and backward pass, after which every contestant takes one step with its gradients.
+    """
+    field = enter("share", case, contestants, effort.warm_up)
+    yield from field.failures
+    if not field.ready:
+        return
+    one_step = Effort(effort.budget, effort.warm_up, effort.fewest, effort.most, steps=1)
+    work = _forward_backward(field.model, case.loss())
+    work()
+    rounds = race([r.stepper.step for r in field.ready], [r.estimate for r in field.ready], one_step, work)
+    for i, ready in enumerate(field.ready):
+        yield Share(
+            **field.about(ready.contestant, ready.stepper.holder),
+            batch=case.batch_title,
+            forward_backward=Spread.of(rounds.prelude),
+            step=rounds.seconds(i),
+            share=rounds.share(i),
+        )
+
+
+def _forward_backward(model: nn.Module, loss: Callable[[nn.Module], Tensor]) -> Callable[[], object]:
+    def work() -> None:
+        model.zero_grad()
+        torch.autograd.backward(loss(model))
+
+    return work
+
+
+def memory(case: Case, contestants: Sequence[Contestant], what: str = "memory") -> Iterator[Result]:
+    """Bytes of state per parameter, after the first steps; one contestant at a time."""
+    for contestant in contestants:
+        field = enter(what, case, [contestant], warm_up=3)
+        yield from field.failures
+        for ready in field.ready:
+            size = state_bytes(ready.stepper.holder, field.model)
+            about = field.about(contestant, ready.stepper.holder)
+            yield StateSize(**about, bytes_per_parameter=size / parameters(field.model))
