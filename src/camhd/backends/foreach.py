@@ -29,8 +29,8 @@ def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[
         if len(back):
             s = rule.sensitivity(back, last_kappa)  # s_{t−1}
             by_slot = dict(zip(batch.slots, g, strict=True))
-            for slot, last in zip(back.slots, s, strict=True):
-                tree.observe(signal, slot, by_slot[slot], last)  # line 1: h
+            for slot, last, scale in zip(back.slots, s.tensors, s.scales, strict=True):
+                tree.observe(signal, slot, by_slot[slot], last, scale)  # line 1: h
     rule.advance(batches, grads)
     kappas = tree.advance(signal, groups)  # lines 2 to 5: rates, γ, κ
     for batch in batches:

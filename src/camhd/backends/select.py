@@ -76,11 +76,11 @@ class Backend:
             return None
         if self._fused is not None and self._fused.fits(groups, states):
             return self._fused
-        decided_for = (tree.cells, tree.state, len(groups))
-        if self._fused is None and self._decided_for is not None:
-            if all(a is b for a, b in zip(self._decided_for[:2], decided_for[:2], strict=True)):
-                return None  # it was not to be, and nothing has changed
-        self._fused, self._decided_for = None, decided_for
+        now = (tree.cells, tree.state)
+        before = self._decided_for
+        if self._fused is None and before is not None and all(a is b for a, b in zip(before, now, strict=True)):
+            return None  # it was not to be, and nothing has changed
+        self._fused, self._decided_for = None, now
         self._why_not = why_no_numba() or _why_not_this(rule, tree, groups)
         if self._why_not is None:
             from .fused import Fused

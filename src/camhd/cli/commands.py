@@ -71,8 +71,8 @@ def bench(
     )
     picture = _checked(lambda: show.picture(plot))
     record = lab.run(lab.quick(settings) if quick else settings, show.progress)
-    show.record(record, as_json=json)
     picture(record)
+    show.record(record, as_json=json)
     raise typer.Exit(130 if not record.complete else int(any(f.what != "peers" for f in record.failures)))
 
 

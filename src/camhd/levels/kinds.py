@@ -195,8 +195,10 @@ def _along(ids: Tensor, dim: int, slot: Slot) -> Tensor:
 
 def _channels(slot: Slot, across: int, inside: int) -> Tensor:
     """Channel numbers of a grouped convolution: `across` has all of them in order, `inside` one group's."""
-    of_group = torch.arange(slot.shape[across]) // max(slot.shape[across] // slot.channel_groups, 1)
     within = _along(torch.arange(slot.shape[inside]), inside, slot)
+    if slot.channel_groups == 1:
+        return within
+    of_group = torch.arange(slot.shape[across]) // max(slot.shape[across] // slot.channel_groups, 1)
     return _along(of_group, across, slot) * slot.shape[inside] + within
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .adam import check_betas, update_moments
-from .base import Batch, Options, Rule, Tensors, check_at_least_0, zeros
+from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, zeros
 
 BOUNDS = ("released", "paper")
 
@@ -52,7 +52,7 @@ class AdaBound(Rule):
             state["max_exp_avg_sq"] = zeros(param)
         return state
 
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Tensors:
+    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
         assert kappas is not None
         found = []
         for slot, param, state in zip(batch.slots, batch.params, batch.states, strict=True):
@@ -60,7 +60,7 @@ class AdaBound(Rule):
             rate = kappas[slot].to(param.device) * slope
             inside = (rate >= low) & (rate <= high)
             found.append(torch.where(inside, slope, 0) * state["exp_avg"] / self._slowing(state, batch.last))
-        return found
+        return Sensitivity(found, [1.0] * len(found))
 
     def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
         for batch, gs in zip(batches, grads, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Batch, Options, Rule, Tensors, check_at_least_0, step_along, zeros
+from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
 
 class Adam(Rule):
@@ -43,37 +43,45 @@ class Adam(Rule):
     def decoupled(self, options: Options) -> bool:
         return bool(options["decoupled_weight_decay"])
 
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Tensors:
-        directions: Tensors = self._directions(batch, batch.last)
+    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
+        roots, scales = self._roots(batch, batch.last)
+        found = torch._foreach_div(batch.state("exp_avg"), roots)
         decay = batch.last["weight_decay"]
         if decay and self.decoupled(batch.last):
             assert kappas is not None
-            torch._foreach_add_(directions, batch.params, alpha=decay)
-            left = [1 - decay * kappas[slot].to(p.device) for slot, p in zip(batch.slots, batch.params, strict=True)]
-            directions = torch._foreach_div(directions, left)
-        return directions
+            torch._foreach_mul_(found, scales)
+            torch._foreach_add_(found, batch.params, alpha=decay)
+            return Sensitivity(torch._foreach_div(found, _left(batch, kappas, decay)), [1.0] * len(batch))
+        return Sensitivity(found, scales)
 
     def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
         for batch, gs in zip(batches, grads, strict=True):
             update_moments(batch, gs)
 
     def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
-        directions = self._directions(batch, batch.options)
+        roots, scales = self._roots(batch, batch.options)
         decay = batch.options["weight_decay"]
         if decay and self.decoupled(batch.options):
-            left = [1 - decay * kappas[slot].to(p.device) for slot, p in zip(batch.slots, batch.params, strict=True)]
-            torch._foreach_mul_(batch.params, left)
-        step_along(batch, directions, kappas)
+            torch._foreach_mul_(batch.params, _left(batch, kappas, decay))
+        rates = [kappas[slot] * scale for slot, scale in zip(batch.slots, scales, strict=True)]
+        if all(rate.numel() == 1 and rate.device.type == "cpu" for rate in rates):  # one rate for each tensor
+            steps = torch.cat([rate.reshape(1) for rate in rates]).neg_()
+            torch._foreach_addcdiv_(batch.params, batch.state("exp_avg"), roots, steps)
+        else:
+            step_along(batch, torch._foreach_div(batch.state("exp_avg"), roots), rates)
 
-    def _directions(self, batch: Batch, options: Options) -> list[Tensor]:
-        """m̂ / (√v̂ + ε) of the state as it is, in torch's order of operations."""
+    def _roots(self, batch: Batch, options: Options) -> tuple[Tensors, list[float]]:
+        """√v + ε' and the numbers by which m/(√v + ε') becomes m̂/(√v̂ + ε): one pass over v instead of three."""
         (beta1, beta2), steps = options["betas"], [float(step) for step in batch.state("step")]
+        corrections = [(1 - beta2**step) ** 0.5 for step in steps]
         roots = torch._foreach_sqrt(batch.state("max_exp_avg_sq" if options["amsgrad"] else "exp_avg_sq"))
-        torch._foreach_div_(roots, [(1 - beta2**step) ** 0.5 for step in steps])
-        torch._foreach_add_(roots, options["eps"])
-        directions = torch._foreach_div(batch.state("exp_avg"), roots)
-        torch._foreach_div_(directions, [1 - beta1**step for step in steps])
-        return list(directions)
+        torch._foreach_add_(roots, [options["eps"] * correction for correction in corrections])
+        return roots, [c / (1 - beta1**step) for c, step in zip(corrections, steps, strict=True)]
+
+
+def _left(batch: Batch, kappas: Sequence[Tensor], decay: float) -> list[Tensor]:
+    """1 − κ wd, what decoupled decay leaves of each parameter."""
+    return [1 - decay * kappas[slot].to(p.device) for slot, p in zip(batch.slots, batch.params, strict=True)]
 
 
 def update_moments(batch: Batch, grads: Tensors) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -53,6 +53,13 @@ class Batch:
         return [state[name] for state in self.states]
 
 
+class Sensitivity(NamedTuple):
+    """s = ∂U/∂κ of each parameter, as a tensor and a number to multiply it with."""
+
+    tensors: Tensors
+    scales: Sequence[float]
+
+
 class Rule(ABC):
     """A base optimizer without its learning rate."""
 
@@ -89,7 +96,7 @@ class Rule(ABC):
         return False
 
     @abstractmethod
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Tensors:
+    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
         """s_{t−1} = ∂U_{t−1}/∂κ, from the state that the last step left. `kappas`: κ_{t−1}, by slot."""
 
     @abstractmethod
@@ -101,9 +108,9 @@ class Rule(ABC):
         """θ ← θ − U(κ). `kappas`: by slot, each broadcastable to its parameter."""
 
 
-def step_along(batch: Batch, directions: Tensors, kappas: Sequence[Tensor]) -> None:
+def step_along(batch: Batch, directions: Tensors, rates: Sequence[Tensor]) -> None:
     """θ ← θ − κ ⊙ d, the one line where a rate meets a direction."""
-    rates = [kappas[slot].to(p.device) for slot, p in zip(batch.slots, batch.params, strict=True)]
+    rates = [rate.to(p.device) for rate, p in zip(rates, batch.params, strict=True)]
     torch._foreach_sub_(batch.params, torch._foreach_mul(directions, rates))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Batch, Options, Rule, Tensors, check_at_least_0, step_along, zeros
+from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
 
 class SGD(Rule):
@@ -37,8 +37,8 @@ class SGD(Rule):
     def _direction_name(self, options: Options) -> str:
         return "momentum_buffer" if options["momentum"] and not options["nesterov"] else "direction"
 
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Tensors:
-        return batch.state(self._direction_name(batch.last))
+    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
+        return Sensitivity(batch.state(self._direction_name(batch.last)), [1.0] * len(batch))
 
     def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
         for batch, gs in zip(batches, grads, strict=True):
@@ -58,4 +58,5 @@ class SGD(Rule):
                     torch._foreach_add_(batch.state("direction"), batch.state("momentum_buffer"), alpha=momentum)
 
     def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
-        step_along(batch, batch.state(self._direction_name(batch.options)), kappas)
+        directions = batch.state(self._direction_name(batch.options))
+        step_along(batch, directions, [kappas[slot] for slot in batch.slots])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Batch, Options, Rule, Tensors, step_along, widened, zeros
+from .base import Batch, Options, Rule, Sensitivity, Tensors, step_along, widened, zeros
 from .probe import check_linear, has_l2_decay
 
 # The lr at which the wrapped optimizer is asked for its direction. So large that θ − θ′ is not
@@ -59,8 +59,8 @@ class Wrapped(Rule):
             grads = torch._foreach_add(grads, batch.params, alpha=decay)
         return grads
 
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Tensors:
-        return batch.state("direction")
+    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
+        return Sensitivity(batch.state("direction"), [1.0] * len(batch))
 
     def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
         befores = [torch._foreach_clone(batch.params) for batch in batches]
@@ -86,7 +86,7 @@ class Wrapped(Rule):
             self._take_back(batch.options, self.inner.param_groups[batch.group])
 
     def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
-        step_along(batch, batch.state("direction"), kappas)
+        step_along(batch, batch.state("direction"), [kappas[slot] for slot in batch.slots])
 
     def _hand_over(self, options: Options, group: dict[str, Any]) -> None:
         """What a user or a scheduler changed in our param group (momentum, betas …) holds for the inner one."""

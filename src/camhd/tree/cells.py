@@ -34,6 +34,7 @@ class Cells:
         self._layers: Tensor | None = None
         self.ratios: list[Tensor | None] = [None] * len(self.groups)
         self._starts: list[Tensor] = []
+        self.alike = len(set(self.lr0s)) == 1
         self._holders: dict[tuple[int, int], Tensor] = {}
         self._sizes: dict[int, Tensor] = {}
 
@@ -101,13 +102,15 @@ class Cells:
         high = lr0.new_zeros(count).scatter_reduce(0, groups, lr0, "amax")
         return torch.where(low == high, high, lr)
 
-    def refer(self, starts: Sequence[Tensor]) -> None:
-        """A shared rate stands for each member as a multiple of that member's lr0: note the factors."""
-        self._starts, lr0 = list(starts), self.lr0
+    def refer(self, starts: Sequence[Tensor], alike: bool) -> None:
+        """A shared rate stands for each member as a multiple of that member's lr0: note the factors.
+
+        If all start `alike`, there is one lr0 and every factor is 1.
+        """
+        self._starts, self.alike, lr0 = list(starts), alike, self.lr0
         for level, start in enumerate(starts):
             at_cells = start[self.groups[level]]
-            ratio = torch.where(at_cells == lr0, 1, lr0 / at_cells)
-            self.ratios[level] = None if bool((ratio == 1).all()) else ratio
+            self.ratios[level] = None if alike else torch.where(at_cells == lr0, 1, lr0 / at_cells)
 
     def seen_from(self, level: int, above: int, rates: Tensor) -> Tensor:
         """The rates of a level above, at each group of `level` and in that level's units."""

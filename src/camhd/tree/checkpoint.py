@@ -88,7 +88,8 @@ def restore(
                 value = _entry({**default, **entries}, f"{key}.{partition.level.name}", slot.name, (family.count,))
                 vector[family.run] = value.to(vector)
         levels.append(_level(found))
-    cells.refer([level.starts for level in levels])
+    noted = any(name.startswith("start.") for entries in slots for name in entries)
+    cells.refer([level.starts for level in levels], cells.alike and not noted)
     leaves = []
     for slot, leaf, entries in zip(layout.slots, tree.state.leaves, slots, strict=False):
         assert layout.leaf is not None

@@ -63,7 +63,7 @@ class RateTree:
             moved=frozenset(),
             skipped=torch.zeros((), dtype=torch.int64, device=self.cells.device),
         )
-        self.cells.refer([level.starts for level in self.state.levels])
+        self.cells.refer([level.starts for level in self.state.levels], self.cells.alike)
 
     @property
     def layout(self) -> Layout:
@@ -80,17 +80,18 @@ class RateTree:
         moved, self.state.moved = self.state.moved, frozenset()
         return moved
 
-    def observe(self, signal: Signal, slot: int, grad: Tensor, last: Tensor) -> None:
-        """Line 1: g_t · s_{t−1} of one parameter, summed into its cells."""
+    def observe(self, signal: Signal, slot: int, grad: Tensor, last: Tensor, scale: float = 1.0) -> None:
+        """Line 1: g_t · s_{t−1} of one parameter, with s = scale · last, summed into its cells."""
         shape, cells = self.layout.cell_shapes[slot], self.cells
         grad, last = grad.to(cells.dtype), last.to(cells.dtype)
-        product = grad * last
-        signal.dots[slot] = product.sum_to_size(shape).to(cells.device)
         if self.state.leaves:
-            signal.products[slot] = product
+            signal.products[slot] = grad * last * scale
+            signal.dots[slot] = signal.products[slot].sum_to_size(shape).to(cells.device)
+        else:
+            signal.dots[slot] = _dot(grad, last, shape).to(cells.device) * scale
         if self.config.hyper_rule.needs_norms:
-            signal.grads[slot] = grad.square().sum_to_size(shape).to(cells.device)
-            signal.moves[slot] = last.square().sum_to_size(shape).to(cells.device)
+            signal.grads[slot] = _dot(grad, grad, shape).to(cells.device)
+            signal.moves[slot] = _dot(last, last, shape).to(cells.device) * scale**2
 
     def advance(self, signal: Signal, groups: Sequence[GroupRates]) -> list[Tensor]:
         """Lines 2 to 5: rates and weights learn; returns κ for every slot."""
@@ -153,8 +154,8 @@ class RateTree:
         rule, state = self.config.hyper_rule, self.state
         cells = Cells(layout, lr0s, self.start_weights)
         levels = [level.extended(cells.starts(i, self.lr), rule) for i, level in enumerate(state.levels)]
+        cells.refer([level.starts for level in levels], cells.alike and self.cells.alike)
         self.cells, state.levels = cells, levels
-        cells.refer([level.starts for level in levels])
         if layout.leaf:
             first = len(state.leaves)
             state.leaves += [self._fresh_leaf(slot, params[slot]) for slot in range(first, len(params))]
@@ -195,3 +196,10 @@ class RateTree:
     def combination(self) -> Mapping[str, Any]:
         """The weights now."""
         return self.config.combine.describe(self.state.weights, self.layout.names, self.layout.layers)
+
+
+def _dot(one: Tensor, other: Tensor, shape: Sequence[int]) -> Tensor:
+    """The product of two tensors summed to a shape; without a tensor in between where that is one number."""
+    if all(size == 1 for size in shape) and one.is_contiguous() and other.is_contiguous():
+        return torch.dot(one.view(-1), other.view(-1))
+    return (one * other).sum_to_size(shape)

@@ -275,7 +275,7 @@ def sgd_leaf(g, a, b, p, r, n, c, kind):
 
 @kernel
 def _bounded(m, v, kappa, c):
-    """s of the last step: its slope in κ, and 0 where the clip was active."""
+    """The sensitivity of the last step: its slope in κ, and 0 where the clip was active."""
     slope = c[INV_BC1_] / ((np.sqrt(v) + c[EPS_]) * c[INV_BC2_])
     inside = (kappa * slope >= c[LOW_]) & (kappa * slope <= c[HIGH_])
     return slope * m * c[SLOW_] if inside else c[ZERO]

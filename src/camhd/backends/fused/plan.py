@@ -6,13 +6,14 @@ Made once for an optimizer and kept as long as its tree stays as it is; each ste
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...combine import Fixed, Normalized, Softmax
+from ...combine import Combination, Fixed, Normalized, Softmax
 from ...hyper import Additive, Multiplicative
 from ...tree import RateTree
 from . import kernels, passes
@@ -20,7 +21,7 @@ from .learning import FIXED, NORMALIZED, SOFTMAX
 
 ITEM = 32_768  # scalars of a work item at the most
 RUN_COST = 24  # what starting a run costs, in scalars
-COMBINATIONS = {Fixed: FIXED, Normalized: NORMALIZED, Softmax: SOFTMAX}
+COMBINATIONS: dict[type[Combination], int] = {Fixed: FIXED, Normalized: NORMALIZED, Softmax: SOFTMAX}
 
 
 def why_not(tree: RateTree, params: Sequence[Tensor]) -> str | None:
@@ -126,7 +127,7 @@ class Plan:
             work = np.cumsum(runs * (self.items[:, passes.STOP] - self.items[:, passes.START] + RUN_COST))
             cuts = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads) + 1
             edges = [0, *np.minimum(cuts, len(work)).tolist(), len(work)]
-            self._ranges[threads] = list(zip(edges[:-1], edges[1:], strict=True))
+            self._ranges[threads] = list(pairwise(edges))
         return self._ranges[threads]
 
 

@@ -107,7 +107,14 @@ class Fused:
         )  # fmt: skip
         ranges = plan.ranges(threads.how_many(plan.scalars))
         head = self.kind, plan.leaf, plan.items
-        tail = plan.places, plan.constants, plan.last_kappa[0], plan.last_kappa[1], plan.sums, plan.like
+        tail: tuple[Any, ...] = (
+            plan.places,
+            plan.constants,
+            plan.last_kappa[0],
+            plan.last_kappa[1],
+            plan.sums,
+            plan.like,
+        )
         threads.run(passes.observe, [(*head, lo, hi, *tail) for lo, hi in ranges])
         if self.in_kernels:
             self._learn(rates, moves, bool(moved))

@@ -5,8 +5,8 @@ other packages, `timing` how a race is run, `measure`, `first_step` and `memory`
 data; `report` makes tables of it and `plot` a picture.
 """
 
+from .record import Record, Task, run
 from .results import Failure, FirstStep, Peer, Result, Share, StateSize, StepTime
-from .run import Record, Task, run
 from .settings import Settings, quick
 from .timing import Spread
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .cases import Case, Contestant, Stepper, backend_of
 from .memory import state_bytes
 from .results import Entry, Failure, Result, Share, StateSize, StepTime
-from .timing import Effort, Spread, race, timed
+from .timing import Effort, Rounds, Spread, nothing, race, timed
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Ready:
     contestant: Contestant
     stepper: Stepper
     estimate: float  # seconds of a step
+    tidy: Callable[[], object] = nothing  # what it leaves to be done after a step, and is not timed
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Field:
     case: Case
     model: nn.Module
     grads: list[Tensor | None]
+    as_given: list[Tensor | None]  # a copy of them
     ready: list[Ready]
     failures: list[Failure]
 
@@ -39,6 +41,24 @@ class Field:
         """Put the gradients back, should a peer have taken them away."""
         for p, grad in zip(self.model.parameters(), self.grads, strict=True):
             p.grad = grad
+
+    def spoiled(self) -> bool:
+        """Whether somebody has written into the gradients."""
+        pairs = zip(self.grads, self.as_given, strict=True)
+        return any(a is not None and b is not None and not torch.equal(a, b) for a, b in pairs)
+
+    def restore(self) -> None:
+        """Make the gradients what they were."""
+        for grad, given in zip(self.grads, self.as_given, strict=True):
+            if grad is not None and given is not None:
+                grad.copy_(given)
+
+    def race(
+        self, effort: Effort, prelude: Callable[[], object], tidy: list[Callable[[], object]] | None = None
+    ) -> Rounds:
+        """Let all that are ready take turns."""
+        steps, estimates = [r.stepper.step for r in self.ready], [r.estimate for r in self.ready]
+        return race(steps, estimates, effort, prelude, tidy=tidy)
 
     def about(self, contestant: Contestant, holder: object = None) -> dict[str, Any]:
         """The fields of an `Entry`."""
@@ -58,12 +78,14 @@ def parameters(model: nn.Module) -> int:
 def enter(what: str, case: Case, contestants: Sequence[Contestant], warm_up: int) -> Field:
     """Build and warm every contestant; one that raises, or does not move the parameters, is a failure."""
     model = case.model()
-    field = Field(what, case, model, [p.grad for p in model.parameters()], [], [])
+    grads = [p.grad for p in model.parameters()]
+    field = Field(what, case, model, grads, [g if g is None else g.clone() for g in grads], [], [])
     for contestant in contestants:
         try:
             field.ready.append(_warm(field, contestant, warm_up))
         except Exception as error:  # whatever it is, the others can still be measured
             field.attach()
+            field.restore()
             field.failures.append(Failure(**field.about(contestant), error=message(error)))
     return field
 
@@ -83,7 +105,11 @@ def _warm(field: Field, contestant: Contestant, steps: int) -> Ready:
         grad is not None and p.grad is not grad for p, grad in zip(field.model.parameters(), field.grads, strict=True)
     ):
         raise RuntimeError(f"{contestant.label} takes the gradients away, so that only its first step would be one.")
-    return Ready(contestant, stepper, estimate)
+    if not field.spoiled():
+        return Ready(contestant, stepper, estimate)
+    # torch's foreach SGD adds Nesterov's term to the gradients; fixed gradients would soon be infinite.
+    field.restore()
+    return Ready(contestant, stepper, estimate, field.restore)
 
 
 def steps(
@@ -112,7 +138,7 @@ def _key(which: Contestant | Entry) -> tuple[object, ...]:
 
 
 def _step_times(field: Field, baselines: Sequence[Contestant], effort: Effort) -> list[StepTime]:
-    rounds = race([r.stepper.step for r in field.ready], [r.estimate for r in field.ready], effort, field.attach)
+    rounds = field.race(effort, field.attach, [r.tidy for r in field.ready])
     against = {i: r.contestant for i, r in enumerate(field.ready) if r.contestant in baselines}
     return [
         StepTime(
@@ -148,7 +174,7 @@ def share(case: Case, contestants: Sequence[Contestant], effort: Effort) -> Iter
     one_step = Effort(effort.budget, effort.warm_up, effort.fewest, effort.most, steps=1)
     work = _forward_backward(field.model, case.loss())
     work()
-    rounds = race([r.stepper.step for r in field.ready], [r.estimate for r in field.ready], one_step, work)
+    rounds = field.race(one_step, work)
     for i, ready in enumerate(field.ready):
         yield Share(
             **field.about(ready.contestant, ready.stepper.holder),

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .cases import CASES, RULES
+from .record import Record
 from .results import StepTime
-from .run import Record
 
 
 def draw(record: Record, path: Path) -> None:

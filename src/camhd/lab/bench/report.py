@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .cases import CASES, RULES
+from .record import Record
 from .results import Entry, Failure, FirstStep, Share, StateSize, StepTime
-from .run import Record
 from .timing import Spread
 
 

@@ -74,6 +74,10 @@ class Rounds:
         return Spread.of([own / (own + other) for own, other in pairs])
 
 
+def nothing() -> None:
+    """Does nothing."""
+
+
 def timed(work: Callable[[], object], clock: Clock = time.perf_counter_ns) -> float:
     """Seconds that one call takes; at least a nanosecond, so that it can be divided by."""
     start = clock()
@@ -85,8 +89,9 @@ def race(
     steps: Sequence[Callable[[], object]],
     estimates: Sequence[float],
     effort: Effort,
-    prelude: Callable[[], object] = lambda: None,
+    prelude: Callable[[], object] = nothing,
     clock: Clock = time.perf_counter_ns,
+    tidy: Sequence[Callable[[], object]] | None = None,
 ) -> Rounds:
     """Let the contestants take turns until the budget is used up.
 
@@ -96,7 +101,9 @@ def race(
         effort: when to stop.
         prelude: what is done, and timed by itself, at the start of each round.
         clock: in nanoseconds.
+        tidy: what is done after each step of each contestant, and not timed.
     """
+    tidy = [nothing] * len(steps) if tidy is None else tidy
     per_turn = min(effort.steps, max(1, round(effort.turn / statistics.median(estimates))))
     preludes: list[float] = []
     times: list[list[float]] = [[] for _ in steps]
@@ -107,11 +114,11 @@ def race(
         ):
             preludes.append(timed(prelude, clock))
             for contestant in turn_order(len(steps), len(preludes) - 1):
-                step = steps[contestant]
-                begin = clock()
+                turn = 0.0
                 for _ in range(per_turn):
-                    step()
-                times[contestant].append(max(clock() - begin, 1) * 1e-9 / per_turn)
+                    turn += timed(steps[contestant], clock)
+                    tidy[contestant]()
+                times[contestant].append(turn / per_turn)
     return Rounds(preludes, times, per_turn)
 
 

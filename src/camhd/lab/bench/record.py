@@ -15,7 +15,7 @@ from .cases import CASES, Case, Contestant, baselines, camhd_contestant, matrix,
 from .environment import Environment, look_around
 from .first_step import first_steps
 from .peers import installed, peers
-from .results import Entry, Failure, Peer, Result
+from .results import Entry, Failure, Peer, Result, StepTime
 from .settings import Scope, Settings
 from .timing import Effort
 
@@ -50,7 +50,8 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: what it ran on, then a list for each measurement."""
-        names = [*self.settings.what, *(["peers"] if self.settings.peers else [])]
+        asked_for = [*self.settings.what, *(["peers"] if self.settings.peers else [])]
+        names = dict.fromkeys([*asked_for, *(result.what for result in self.results)])
         return {
             "complete": self.complete,
             "environment": asdict(self.environment),
@@ -155,10 +156,10 @@ def _peers(settings: Settings, scope: Scope) -> list[Task]:
     baseline, effort = torch_contestant("adam", "fused"), Effort(settings.budget)
 
     def work(case: Case, peer: Contestant) -> Iterator[Result]:
-        for result in measure.steps("peers", case, [baseline], [peer], effort, settings.memory):
-            if result.library != "torch":
-                yield result
-        yield from measure.memory(case, [peer])
+        results = list(measure.steps("peers", case, [baseline], [peer], effort, settings.memory))
+        yield from results
+        if any(isinstance(result, StepTime) for result in results):
+            yield from measure.memory(case, [peer])
 
     def task(case: Case, peer: Contestant) -> Task:
         return Task("peers", f"{case.title}, {peer.library} {peer.rule}", lambda: work(case, peer))

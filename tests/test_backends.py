@@ -1,0 +1,354 @@
+"""The two backends: the same numbers, on anything; and what only one of them must do."""
+
+import copy
+import gc
+import multiprocessing
+import os
+import sys
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import camhd
+from camhd.backends import select
+
+FAST = {"hyper_lr": 1e-6, "combine_lr": 0.01}
+RULES = {
+    "sgd": lambda p, **o: camhd.SGD(p, lr=0.05, weight_decay=0.01, **o),
+    "momentum": lambda p, **o: camhd.SGD(p, lr=0.05, momentum=0.9, dampening=0.2, **o),
+    "nesterov": lambda p, **o: camhd.SGD(p, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.01, **o),
+    "adam": lambda p, **o: camhd.Adam(p, lr=0.01, **o),
+    "adam-l2": lambda p, **o: camhd.Adam(p, lr=0.01, weight_decay=0.1, maximize=True, **o),
+    "amsgrad": lambda p, **o: camhd.Adam(p, lr=0.01, amsgrad=True, betas=(0.9, 0.9), **o),
+    "adamw": lambda p, **o: camhd.AdamW(p, lr=0.01, weight_decay=0.3, **o),
+    "amsgrad-w": lambda p, **o: camhd.AdamW(p, lr=0.01, weight_decay=0.3, amsgrad=True, **o),
+    "adabound": lambda p, **o: camhd.AdaBound(p, lr=0.01, gamma=0.01, **o),
+    "amsbound": lambda p, **o: camhd.AdaBound(p, lr=0.01, amsbound=True, bounds="paper", decay_bound="sqrt", **o),
+}
+CHAINS = {
+    "global": {"levels": ("global",), **FAST},
+    "two": {"levels": ("global", "layer"), **FAST},
+    "filter": {"levels": ("global", "filter"), "weights": (0.8, 0.2), "decay": 0.01, "lr_limit": 0.02, **FAST},
+    "parameter": {"levels": ("parameter",), **FAST},
+    "three": {"levels": ("global", "layer", "parameter"), "max_lr": 0.06, **FAST},
+    "softmax": {"levels": ("global", "layer", "unit", "parameter"), "combine": "softmax", **FAST},
+    "mean": {"combine": "fixed", "hyper_lr": 1e-2, "hyper_scale": "mean"},
+    "cosine": {"hyper_rule": "multiplicative", "levels": ("global", "unit")},
+    "cosine-deep": {"hyper_rule": "multiplicative", "levels": ("global", "layer", "unit", "parameter")},
+    "per-layer": {"combine": camhd.combine.PerLayer(), "levels": ("global", "unit"), **FAST},
+    "network": {"combine": camhd.combine.Network(), **FAST},
+    "regularized": {"combine": camhd.combine.Regularized(1e5, over_time=1e4), "hyper_lr": 1e-6},
+}
+SHAPES = [(5, 3), (5,), (4, 1), (1,), (), (0,), (3, 0), (2, 3, 4, 3), (1, 2, 1, 2, 1, 2, 2), (70_000,), (2, 40_000)]
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+def tensors(dtype, channels_last=False):
+    random = torch.Generator().manual_seed(0)
+    made = []
+    for i, shape in enumerate(SHAPES):
+        value = torch.randn(shape, generator=random, dtype=torch.float64).to(dtype)
+        if channels_last and value.dim() == 4:
+            value = value.to(memory_format=torch.channels_last)
+        made.append((f"l{i // 2}.{'weight' if i % 2 == 0 else 'bias'}", nn.Parameter(value)))
+    return made
+
+
+def train(named, opt, steps, start=0, skip=()):
+    for t in range(start, start + steps):
+        random = torch.Generator().manual_seed(t)
+        for i, (_, p) in enumerate(named):
+            noise = torch.randn(p.shape, generator=random, dtype=torch.float64).to(p)
+            p.grad = None if (t, i) in skip else 0.1 * p.detach() + 0.02 * noise
+        opt.step()
+
+
+def everything(opt):
+    """All rates (by level), weights and parameters of an optimizer."""
+    state = opt.tree.state
+    levels = [[level.rates] for level in state.levels] + [[leaf.rates for leaf in state.leaves]]
+    params = [p.detach() for group in opt.param_groups for p in group["params"]]
+    parts = [*levels, list(state.weights.values()), params]
+    return [torch.cat([value.flatten().double() for value in part]) for part in parts if part]
+
+
+def same(one, other):
+    return all(map(torch.equal, one, other))
+
+
+def pair(rule, chain, dtype=torch.float64, **more):
+    found = []
+    for backend in ("foreach", "fused"):
+        named = tensors(dtype, **more)
+        found.append((named, RULES[rule](named, backend=backend, **CHAINS[chain])))
+    return found
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("rule", RULES)
+def test_both_backends_give_the_same_numbers_on_odd_shapes(rule, chain, dtype):
+    (plain, slow), (kernels, fast) = pair(rule, chain, dtype)
+    skip = {(3, 0), (4, 7), (4, 8), (5, 0)}
+    train(plain, slow, 30, skip=skip)
+    train(kernels, fast, 30, skip=skip)
+    assert "backend fused" in repr(fast)
+    for one, other in zip(everything(slow), everything(fast), strict=True):
+        apart = (one - other).abs() > TOLERANCE[dtype] * one.abs().amax()
+        # The cosine of a single scalar is the sign of a product, and rounding decides it where that is near 0.
+        decided_by_rounding = 1e-3 * one.numel() if chain.startswith("cosine") and dtype == torch.float32 else 0
+        assert apart.sum() <= decided_by_rounding
+    assert slow.skipped == fast.skipped == 0
+
+
+@pytest.mark.parametrize("rule", ["nesterov", "adam", "adamw", "adabound"])
+def test_both_backends_give_the_same_numbers_in_channels_last(rule):
+    (plain, slow), (kernels, fast) = pair(rule, "filter", channels_last=True)
+    train(plain, slow, 10)
+    train(kernels, fast, 10)
+    assert "backend fused" in repr(fast)
+    for one, other in zip(everything(fast), everything(slow), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("chain", ["two", "three"])
+@pytest.mark.parametrize("rule", ["momentum", "adam", "adamw", "adabound"])
+def test_backends_may_take_turns(rule, chain):
+    """A state written by one backend is taken up by the other, and by a copy, as if nothing had happened."""
+    (plain, slow), (kernels, fast) = pair(rule, chain)
+    train(plain, slow, 12)
+    train(kernels, fast, 4)
+    fast.backend = select.Backend("foreach")
+    train(kernels, fast, 3, start=4)
+    fast.backend = select.Backend("fused")
+    train(kernels, fast, 2, start=7)
+    kernels, fast = copy.deepcopy((kernels, fast))
+    train(kernels, fast, 1, start=9)
+    fast.load_state_dict(copy.deepcopy(fast.state_dict()))
+    train(kernels, fast, 2, start=10)
+    for one, other in zip(everything(fast), everything(slow), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_param_groups_schedules_and_added_groups_are_the_same_in_both():
+    found = []
+    for backend in ("foreach", "fused"):
+        named = tensors(torch.float64)
+        groups = [{"params": named[:4], "lr": 0.02}, {"params": named[4:8], "weight_decay": 0.1, "hyper_lr": 1e-5}]
+        opt = camhd.AdamW(groups, lr=0.01, levels=("global", "layer"), backend=backend, restarts=(9,), **FAST)
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=[0.02, 0.01], total_steps=20)
+        for t in range(8):
+            train(named[:8], opt, 1, start=t)
+            scheduler.step()
+        opt.add_param_group({"params": named[8:]})
+        train(named, opt, 6, start=8)
+        found.append(everything(opt))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+@pytest.mark.parametrize("chain", ["two", "three"])
+def test_the_kernels_guard_as_plain_torch_does(poison, chain):
+    for _, (named, opt) in zip(("foreach", "fused"), pair("sgd", chain), strict=True):
+        train(named, opt, 3)
+        rates = [level.rates.clone() for level in opt.tree.state.all_levels()]
+        weights = opt.combination()
+        named[0][1].grad[0, 0] = poison
+        opt.step()
+        assert opt.skipped == 1
+        assert all(map(torch.equal, rates, [level.rates for level in opt.tree.state.all_levels()]))
+        assert opt.combination() == weights
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: camhd.Adam([nn.Parameter(torch.ones(3, dtype=torch.bfloat16))]), "the parameters are bfloat16"),
+        (lambda: camhd.Adam([nn.Parameter(torch.ones(3, 4)[:, ::2])]), "the memory of '0' has gaps"),
+        (lambda: camhd.Adam(nn.Linear(3, 2), levels=(camhd.levels.Unit(axis="input"),)), "not contiguous in memory"),
+        (lambda: camhd.Adam(nn.Linear(3, 2), levels=("parameter",), combine=camhd.combine.Network()), "'parameter' with"),
+        (lambda: camhd.wrap(torch.optim.SGD(nn.Linear(3, 2).parameters())), "has no kernels"),
+    ],
+)  # fmt: skip
+def test_what_the_kernels_cannot_do_falls_to_plain_torch_and_says_so(make, reason):
+    opt = make()
+    for param in opt.param_groups[0]["params"]:
+        param.grad = torch.ones_like(param)
+    opt.step()
+    assert reason in repr(opt)
+
+
+@pytest.mark.parametrize("trouble", ["missing", "old", "broken"])
+def test_without_a_working_numba_steps_are_plain_torch_and_say_so(trouble, monkeypatch):
+    import numba
+
+    if trouble == "missing":
+        monkeypatch.setattr(select.importlib.util, "find_spec", lambda name: None)
+    elif trouble == "old":
+        monkeypatch.setattr(numba, "__version__", "0.55.1")
+    else:
+        monkeypatch.setattr(select.importlib.util, "find_spec", lambda name: "there")
+        monkeypatch.setitem(sys.modules, "numba", None)  # importing it raises
+    named = tensors(torch.float32)
+    opt = camhd.Adam(named, backend="fused")
+    train(named, opt, 2)
+    expected = {
+        "missing": "Numba is not installed: pip install camhd[fused]",
+        "old": "Numba 0.55.1 is too old",
+        "broken": "Numba does not work here",
+    }
+    assert f"backend foreach ({expected[trouble]}" in repr(opt)
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(ValueError, match="'backend' must be one of 'auto', 'foreach', 'fused', got 'cuda'"):
+        camhd.Adam(nn.Linear(2, 2), backend="cuda")
+
+
+@pytest.mark.parametrize("levels", [("global", "layer"), ("global", "unit"), ("global", "layer", "parameter")])
+@pytest.mark.parametrize("rule", RULES)
+def test_plain_torch_never_waits_for_the_device(rule, levels):
+    """Meta tensors raise on any read-back."""
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Linear(3, 4)).to("meta")
+    opt = RULES[rule](model, levels=levels, **FAST)
+    for _ in range(3):
+        for param in model.parameters():
+            param.grad = torch.ones_like(param)
+        opt.step()
+
+
+def test_two_optimizers_step_in_two_threads():
+    expected = []
+    for _ in range(2):
+        named = tensors(torch.float32)
+        opt = RULES["adam"](named, **CHAINS["two"])
+        train(named, opt, 20)
+        expected.append(everything(opt))
+    found, errors = [None, None], []
+
+    def work(i):
+        try:
+            named = tensors(torch.float32)
+            opt = RULES["adam"](named, **CHAINS["two"])
+            train(named, opt, 20)
+            found[i] = everything(opt)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert all(map(same, found, expected))
+
+
+def _step_in_child(queue):
+    named = tensors(torch.float32)
+    opt = RULES["adam"](named, **CHAINS["two"])
+    train(named, opt, 5)
+    queue.put([value.tolist() for value in everything(opt)])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_step_after_a_fork_works(monkeypatch):
+    from camhd.backends.fused import threads
+
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1000)
+    named = tensors(torch.float32)
+    opt = RULES["adam"](named, **CHAINS["two"])
+    train(named, opt, 5)  # the parent has used its threads
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_step_in_child, args=(queue,))
+    child.start()
+    found = [torch.tensor(value, dtype=torch.float64) for value in queue.get()]
+    child.join(60)
+    assert child.exitcode == 0
+    assert same([value.flatten() for value in found], [value.flatten() for value in everything(opt)])
+
+
+def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
+    from camhd.backends.fused import threads
+
+    results = []
+    for count in (1, 2, 3, 3):
+        monkeypatch.setattr(threads, "how_many", lambda scalars, count=count: count)
+        named = tensors(torch.float32)
+        opt = RULES["adam"](named, **CHAINS["filter"])
+        train(named, opt, 5)
+        results.append(everything(opt))
+    assert all(same(results[0], other) for other in results[1:])
+
+
+def test_kernels_use_as_many_threads_as_torch():
+    from camhd.backends.fused import threads
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert threads.how_many(10**9) == 1
+        torch.set_num_threads(2)
+        assert threads.how_many(10**9) == 2
+        assert threads.how_many(1000) == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_error_in_another_thread_reaches_the_caller():
+    from camhd.backends.fused import threads
+
+    def work(i):
+        if i:
+            raise RuntimeError("in a worker")
+
+    with pytest.raises(RuntimeError, match="in a worker"):
+        threads.run(work, [(0,), (1,)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["foreach", "fused"])
+def test_a_sum_over_many_scalars_is_accurate(backend):
+    """Against float64: products that mostly agree in sign, and products that mostly cancel."""
+    size = 10_000_000
+    random = torch.Generator().manual_seed(0)
+    first, noise = torch.randn(size, generator=random), torch.randn(size, generator=random)
+    for second in (0.5 * first + noise, noise):
+        param = nn.Parameter(torch.zeros(size))
+        opt = camhd.SGD([param], lr=1e-9, levels=("global",), hyper_lr=1e-6, backend=backend)
+        for grad in (first, -second if torch.dot(first.double(), second.double()) < 0 else second):
+            param.grad = grad
+            opt.step()
+        exact = abs(float(torch.dot(first.double(), second.double())))
+        # What float32 products can carry: 1e-5 of the sum, or of its size were the signs at random.
+        assert opt.rates()["global"] / 1e-6 == pytest.approx(exact, rel=1e-5, abs=1e-5 * size**0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["foreach", "fused"])
+def test_many_steps_leak_nothing(backend):
+    named = [(name, p) for name, p in tensors(torch.float32) if p.numel() < 1000]
+    opt = RULES["adam"](named, backend=backend, **CHAINS["two"])
+    train(named, opt, 20)
+    gc.collect()
+    before = _tensors_alive()
+    resident = _resident()
+    for _ in range(2_000):
+        opt.step()
+    gc.collect()
+    assert _tensors_alive() == before
+    assert _resident() - resident < 8 * 2**20
+
+
+def _tensors_alive():
+    return sum(issubclass(type(o), torch.Tensor) for o in gc.get_objects())
+
+
+def _resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
