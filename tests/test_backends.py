@@ -169,7 +169,7 @@ def test_the_kernels_guard_as_plain_torch_does(poison, chain):
         (lambda: camhd.Adam([nn.Parameter(torch.ones(3, dtype=torch.bfloat16))]), "the parameters are bfloat16"),
         (lambda: camhd.Adam([nn.Parameter(torch.ones(3, 4)[:, ::2])]), "the memory of '0' has gaps"),
         (lambda: camhd.Adam(nn.Linear(3, 2), levels=(camhd.levels.Unit(axis="input"),)), "not contiguous in memory"),
-        (lambda: camhd.Adam(nn.Linear(3, 2), levels=("parameter",), combine=camhd.combine.Network()), "'parameter' with"),
+        (lambda: camhd.Adam(nn.Linear(3, 2), levels=("parameter",), combine=camhd.combine.Network()), "'parameter'"),
         (lambda: camhd.wrap(torch.optim.SGD(nn.Linear(3, 2).parameters())), "has no kernels"),
     ],
 )  # fmt: skip
