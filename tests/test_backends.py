@@ -113,6 +113,22 @@ def test_both_backends_give_the_same_numbers_in_channels_last(rule):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("chain", ["filter", "three"])
+def test_a_parameter_that_gets_other_memory_in_mid_training_goes_on(chain):
+    """model.to(memory_format=…) gives parameters other strides, and a loaded state may have yet others."""
+    (plain, slow), (kernels, fast) = pair("adam", chain)
+    for named, opt in ((plain, slow), (kernels, fast)):
+        train(named, opt, 3)
+        for _, p in named:
+            if p.dim() == 4:
+                p.data = p.data.to(memory_format=torch.channels_last)
+        train(named, opt, 3, start=3)
+        opt.load_state_dict(copy.deepcopy(opt.state_dict()))
+        train(named, opt, 3, start=6)
+    for one, other in zip(everything(fast), everything(slow), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("chain", ["two", "three"])
 @pytest.mark.parametrize("rule", ["momentum", "adam", "adamw", "adabound"])
 def test_backends_may_take_turns(rule, chain):

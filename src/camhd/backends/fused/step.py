@@ -64,7 +64,7 @@ class Fused:
         assert kind is not None
         self.kind, self.names = kind, NAMES[kind]
         self.params = [param for group in groups for param in group["params"]]
-        self.numels = [param.numel() for param in self.params]
+        self.lies = [(param.numel(), param.stride()) for param in self.params]
         self.plan = Plan(tree, self.params)
         self.held: list[tuple[Tensor, ...]] = [()] * len(self.params)
         self.steps = np.zeros(len(self.params), dtype=np.float32)
@@ -134,16 +134,18 @@ class Fused:
         """The addresses of this step's gradients, parameters and states; what must stay alive meanwhile."""
         places, dtype, copies = self.plan.places, self.params[0].dtype, []
         grads = [param.grad for param in self.params]
-        for grad, param, numel in zip(grads, self.params, self.numels, strict=True):
-            if grad is not None and (
-                grad.layout is not torch.strided or param.dtype is not dtype or param.numel() != numel
-            ):
+        for grad, param, lie in zip(grads, self.params, self.lies, strict=True):
+            if grad is None:
+                continue
+            if (param.numel(), param.stride()) != lie or param.dtype is not dtype:
+                return None  # somebody gave the parameter other memory
+            if grad.layout is not torch.strided or grad.dtype is not dtype:
                 return None
         for slot, (grad, param, kept) in enumerate(zip(grads, self.params, self.held, strict=True)):
             if grad is None:
                 places[slot, passes.ACTIVE] = 0
                 continue
-            if grad.stride() != param.stride():
+            if grad.stride() != self.lies[slot][1]:
                 grad = torch.empty_like(param).copy_(grad)
                 copies.append(grad)
             state = self.states[param]
@@ -159,17 +161,20 @@ class Fused:
         if not state:
             state.update(self.rule.start(param, self.groups[self.plan.group_of_slot[slot]]))
         self.first[slot] = "momentum_buffer" in self.names and "momentum_buffer" not in state
-        for name in self.names:
-            if name and name not in state:
-                state[name] = zeros(param)
+        for name in filter(None, self.names):
+            state[name] = _as_it_lies(state[name], param) if name in state else zeros(param)
         if "step" in state:
             self.steps[slot] = float(state["step"])
             state["step"] = torch.from_numpy(self.steps[slot : slot + 1]).reshape(())
         self.held[slot] = tuple(state[name] if name else param for name in self.names)
         for column, tensor in zip((passes.A, passes.B, passes.X), self.held[slot], strict=True):
             self.plan.places[slot, column] = tensor.data_ptr()
-        leaves = self.tree.state.leaves
-        self.plan.places[slot, passes.R] = (leaves[slot].rates if leaves else param).data_ptr()
+        if self.tree.state.leaves:
+            leaf = self.tree.state.leaves[slot]
+            leaf.rates = _as_it_lies(leaf.rates, param)
+            self.plan.places[slot, passes.R] = leaf.rates.data_ptr()
+        else:
+            self.plan.places[slot, passes.R] = param.data_ptr()
 
     def _options(self, row: np.ndarray[Any, Any], group: Mapping[str, Any], rates: GroupRates, move: Move) -> None:
         """What a group says, as a row of numbers for the kernels."""
@@ -253,3 +258,10 @@ class Fused:
             group["last_move"] = {name: group[name] for name in self.rule.remembers}
         keep_alive.clear()
         torch.autograd.graph.increment_version(self.params)  # the kernels write behind autograd's back
+
+
+def _as_it_lies(tensor: Tensor, param: Tensor) -> Tensor:
+    """The tensor itself, or a copy laid out in memory as the parameter is."""
+    if tensor.stride() == param.stride() and tensor.dtype == param.dtype:
+        return tensor
+    return torch.empty_like(param).copy_(tensor)
