@@ -96,6 +96,13 @@ def test_a_bad_option_is_refused(options, message):
             ValueError,
             "'levels' holds for the whole tree",
         ),
+        (
+            lambda m: camhd.Adam(
+                [{"params": [m.weight]}, {"params": [m.bias], "hyper_lr": 1e-9}], combine=Regularized(1e6)
+            ),
+            ValueError,
+            "'hyper_lr' must be the same in all param groups with regularised rates.* got 1e-07 and 1e-09",
+        ),
         (lambda m: camhd.levels.Unit(axis="rows"), ValueError, "'axis' must be 'output' or 'input', got 'rows'"),
         (lambda m: camhd.levels.Block("encoder"), TypeError, "'block_of' must be a function"),
         (lambda m: PerLayer("mean"), ValueError, "'combine' of PerLayer must be one of"),
@@ -123,3 +130,14 @@ def test_a_schedule_that_leaves_0_is_refused_before_anything_moves():
     with pytest.raises(ValueError, match=r"'lr' was 0 when the param group was made and is 0\.1 now"):
         opt.step()
     assert torch.equal(opt.state_dict()["state"][0]["step"], before)
+
+
+def test_groups_that_share_a_rate_with_a_default_lr_of_0_stay_finite():
+    model = nn.Linear(3, 2)
+    opt = camhd.SGD([{"params": [model.weight], "lr": 0.1}, {"params": [model.bias], "lr": 0.2}], lr=0.0)
+    for _ in range(3):
+        opt.zero_grad()
+        model(torch.ones(1, 3)).square().sum().backward()
+        opt.step()
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    assert opt.skipped == 0

@@ -16,7 +16,8 @@ class Network(Combination):
 
     w₂ = 0 at the start, so it begins as the plain weighted mean. All of γ, W₁, b₁, w₂ learn by the
     chain rule through h; γ is not held on the simplex here. A combined rate that the network puts
-    outside [min_lr, max_lr] is brought back to the bound.
+    outside [min_lr, max_lr] is brought back to the bound; its derivative is that of the network
+    without the bound, so that it can come back.
 
     Args:
         hidden: how many hidden units.

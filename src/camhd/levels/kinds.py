@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .slots import Slot
+from .slots import PROJECTION, Slot
 
 # Words in a tensor's name that do not tell one unit from another: a weight and its bias, the two
 # halves of a weight-normalised or parametrized weight, the two inputs of a recurrent cell.
@@ -135,7 +135,7 @@ class Gate(Level):
             )
         family = f"{slot.layer}.{slot.part}" if slot.part else slot.layer
         if not slot.gates:
-            return Split(family)
+            return Split(family if slot.part.endswith(PROJECTION) else slot.layer)
         rows, gates = slot.shape[0], len(slot.gates)
         if rows % gates:
             raise ValueError(

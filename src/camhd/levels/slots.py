@@ -18,6 +18,7 @@ ROOT = "(root)"
 
 LSTM_GATES = ("input", "forget", "cell", "output")  # the order in which torch stacks the rows
 GRU_GATES = ("reset", "update", "new")
+PROJECTION = "projection"  # of an LSTM's hidden state: rows without gates
 
 _RECURRENT = re.compile(r"^(?:weight|bias)_(?P<kind>ih|hh|hr)(?:_(?P<part>l\d+(?:_reverse)?))?$")
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
@@ -150,7 +151,7 @@ def _gates(
         return (), ""
     part = match["part"] or ""
     if match["kind"] == "hr":  # an LSTM's projection of its hidden state has no gates
-        return (), f"{part}.projection"
+        return (), f"{part}.{PROJECTION}"
     if owner is not None:
         return owner.gates, part
     # Names alone: the hidden-to-hidden matrix has as many blocks of rows as gates. A projected LSTM

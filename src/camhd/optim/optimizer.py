@@ -165,6 +165,12 @@ class Optimizer(torch.optim.Optimizer):
         if limit is not None and not 0 <= limit < math.inf:
             raise ValueError(f"'lr_limit' must be 0 or more and finite, or None for lr, got {limit}.")
         check_hyper_lr(group["hyper_lr"], [level.name for level in self.config.levels])
+        first = self.param_groups[0]["hyper_lr"]
+        if self.config.combine.settles and group["hyper_lr"] != first:
+            raise ValueError(
+                f"'hyper_lr' must be the same in all param groups with regularised rates, whose pull depends on it, "
+                f"got {first} and {group['hyper_lr']}."
+            )
         self.rule.check(group)
 
     def _batches(self) -> list[Batch]:

@@ -93,14 +93,14 @@ class Cells:
         return at_cells if ratio is None else at_cells * ratio
 
     def starts(self, level: int, lr: float) -> Tensor:
-        """Where a level's rates start: at their members' lr0, or at `lr` where those differ."""
+        """Where a level's rates start: at their members' lr0, or at `lr` (unless it is 0) where those differ."""
         count, lr0 = self.layout.partitions[level].count, self.lr0
         if len(set(self.lr0s)) == 1:
             return torch.full((1,), self.lr0s[0], dtype=self.dtype, device=self.device).expand(count)
         groups = self.groups[level].long()
         low = lr0.new_full((count,), float("inf")).scatter_reduce(0, groups, lr0, "amin")
         high = lr0.new_zeros(count).scatter_reduce(0, groups, lr0, "amax")
-        return torch.where(low == high, high, lr)
+        return torch.where(low == high, high, lr) if lr > 0 else high
 
     def refer(self, starts: Sequence[Tensor], alike: bool) -> None:
         """A shared rate stands for each member as a multiple of that member's lr0: note the factors.

@@ -11,9 +11,9 @@ from numba.extending import intrinsic
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-# Sums may be reordered, so that they run in vector registers. Nothing else is relaxed: infinities and
-# NaNs must come through, because the guards look for them.
-FAST = {"reassoc", "contract", "nsz"}
+# Sums may be reordered, so that they run in vector registers. Nothing else is relaxed: infinities and NaNs
+# must come through, because the guards look for them, and products are rounded as torch rounds them.
+FAST = {"reassoc", "nsz"}
 
 
 def kernel(function: Kernel) -> Kernel:

@@ -27,8 +27,8 @@ LOW_, HIGH_, SLOW_ = 18, 19, 20
 KAPPA, OWN = 21, 22  # κ = KAPPA + OWN · (the scalar's own rate)
 KAPPA_, OWN_ = 23, 24
 BETA, CHAIN, MIN_LR, MAX_LR, LEARNS, COSINE = 25, 26, 27, 28, 29, 30  # of the scalars' own rates
-DECOUPLED_ = 31
-CONSTANTS = 32
+DECOUPLED_, LEFT = 31, 32  # LEFT = 1 − κ wd, rounded once, as torch rounds it
+CONSTANTS = 33
 
 
 @kernel
@@ -103,7 +103,7 @@ def adam_move(a, b, p, n, c):
         for i in range(n):
             p[i] -= a[i] / (np.sqrt(b[i]) * bc2 + eps) * scale
     else:
-        left = c[ONE] - c[DECOUPLED] * c[KAPPA]
+        left = c[LEFT]
         for i in range(n):
             p[i] = left * p[i] - a[i] / (np.sqrt(b[i]) * bc2 + eps) * scale
 

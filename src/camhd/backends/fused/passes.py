@@ -83,6 +83,7 @@ def move(kind, leaf, items, lo, hi, places, constants, last, kappa, slopes, like
         for run in range(items[item, FIRST], items[item, LAST]):
             at, cell = run * inner + start, places[slot, CELL] + run
             c[k.KAPPA], c[k.OWN], c[k.KAPPA_], c[k.OWN_] = kappa[0, cell], kappa[1, cell], last[0, cell], last[1, cell]
+            c[k.LEFT] = 1.0 - np.float64(c[k.DECOUPLED]) * kappa[0, cell]
             p, g = _array(places, slot, P, at, n, like), _array(places, slot, G, at, n, like)
             a, b = _array(places, slot, A, at, n, like), _array(places, slot, B, at, n, like)
             x, r = _array(places, slot, X, at, n, like), _array(places, slot, R, at, n, like)
