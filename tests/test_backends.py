@@ -316,15 +316,19 @@ def test_kernels_use_as_many_threads_as_torch():
         torch.set_num_threads(before)
 
 
-def test_an_error_in_another_thread_reaches_the_caller():
+def test_a_helper_that_fails_says_so_and_is_there_for_the_next_step(monkeypatch):
     from camhd.backends.fused import threads
 
-    def work(i):
-        if i:
-            raise RuntimeError("in a worker")
+    said, served = [], threading.Event()
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: said.append(str(error)))
 
-    with pytest.raises(RuntimeError, match="in a worker"):
-        threads.run(work, [(0,), (1,)])
+    def fail():
+        raise RuntimeError("in a helper")
+
+    threads.ask_for_help(1, fail, ())
+    threads.ask_for_help(1, served.set, ())
+    assert served.wait(30)
+    assert said == ["in a helper"]
 
 
 @pytest.mark.slow

@@ -34,3 +34,29 @@ def pointer(typingctx, address, like):
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return signature, generate
+
+
+def _place(context, builder, signature, arguments):
+    """The address of array[index], for the two first arguments."""
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.gep(array.data, [arguments[1]])
+
+
+@intrinsic
+def fetch_add(typingctx, array, index, value):
+    """Add to array[index] (int64) in one step that no other thread can split; what was there before."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.atomic_rmw("add", _place(context, builder, signature, arguments), arguments[2], "seq_cst")
+
+    return types.int64(array, types.intp, types.int64), generate
+
+
+@intrinsic
+def fetch(typingctx, array, index):
+    """Read array[index] (int64) as the other threads have left it."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.load_atomic(_place(context, builder, signature, arguments), "seq_cst", 8)
+
+    return types.int64(array, types.intp), generate

@@ -1,8 +1,11 @@
-"""A pass over all parameters: the work items of one thread, each a piece of one parameter.
+"""A pass over all parameters: work items, each a piece of one parameter, taken by whichever thread is free.
 
 An item is a range of runs of one slot, or a part of one long run. A run is one cell: a stretch of
 memory whose scalars share all rates above the per-scalar level. What items there are does not
-depend on how many threads share them, so neither do the sums.
+depend on how many threads take them, so neither do the sums.
+
+The thread that makes the step does not wait for the others to wake up: it takes items until there are
+none left, and then waits only for those that another thread is at.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ import numpy as np
 from numba import carray
 
 from . import kernels as k
-from .jit import kernel, pointer
+from .jit import fetch, fetch_add, kernel, pointer
 
 SGD, MOMENTUM, NESTEROV, ADAM, AMSGRAD, ADABOUND, AMSBOUND = 0, 1, 2, 3, 4, 5, 6
 SLOT, FIRST, LAST, START, STOP, OUT = 0, 1, 2, 3, 4, 5  # columns of `items`
 P, G, A, B, X, R = 0, 1, 2, 3, 4, 5  # columns of `places`: addresses of a slot's arrays
 INNER, CELL, ACTIVE = 6, 7, 8  # and: length of a run, its first cell, whether it takes part
+TAKEN, DONE, TAKEN_2, DONE_2 = 0, 16, 32, 48  # places in `control`, each in a cache line of its own
+CONTROL = 64
 
 
 @kernel
@@ -25,12 +30,16 @@ def _array(places, slot, column, start, n, like):
 
 
 @kernel
-def observe(kind, leaf, items, lo, hi, places, constants, kappa, own, sums, like):
+def observe(kind, leaf, items, control, places, constants, kappa, own, sums, like):
     """First pass: Σ g·s, Σ g², Σ s² of every run; without a per-scalar level the gradient is taken in too."""
     c = np.empty(k.CONSTANTS, like.dtype)
-    for item in range(lo, hi):
+    while True:
+        item = fetch_add(control, TAKEN, 1)
+        if item >= len(items):
+            break
         slot = items[item, SLOT]
         if places[slot, ACTIVE] == 0:
+            fetch_add(control, DONE, 1)
             continue
         inner, start, n = places[slot, INNER], items[item, START], items[item, STOP] - items[item, START]
         c[:] = constants[slot]
@@ -65,18 +74,23 @@ def observe(kind, leaf, items, lo, hi, places, constants, kappa, own, sums, like
                 dot, gg, ss = k.sgd_observe(g, b, p, n, c)
             out = items[item, OUT] + run - items[item, FIRST]
             sums[out, 0], sums[out, 1], sums[out, 2] = dot, gg, ss
+        fetch_add(control, DONE, 1)
 
 
 @kernel
-def move(kind, leaf, items, lo, hi, places, constants, last, kappa, slopes, like):
+def move(kind, leaf, items, control, places, constants, last, kappa, slopes, like):
     """Second pass: every parameter moves; with a per-scalar level, its rates and the rule's state do too.
 
     `last` and `kappa` hold κ's two parts for each cell, at the last step and at this one.
     """
     c = np.empty(k.CONSTANTS, like.dtype)
-    for item in range(lo, hi):
+    while True:
+        item = fetch_add(control, TAKEN_2, 1)
+        if item >= len(items):
+            break
         slot, slope = items[item, SLOT], 0.0
         if places[slot, ACTIVE] == 0:
+            fetch_add(control, DONE_2, 1)
             continue
         inner, start, n = places[slot, INNER], items[item, START], items[item, STOP] - items[item, START]
         c[:] = constants[slot]
@@ -105,3 +119,11 @@ def move(kind, leaf, items, lo, hi, places, constants, last, kappa, slopes, like
             else:
                 k.sgd_move(a if kind == MOMENTUM else b, p, n, c)
         slopes[item] = slope
+        fetch_add(control, DONE_2, 1)
+
+
+@kernel
+def wait(control, place, count):
+    """Until the items that other threads have taken are done."""
+    while fetch(control, place) < count:
+        pass

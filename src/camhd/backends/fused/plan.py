@@ -6,7 +6,6 @@ Made once for an optimizer and kept as long as its tree stays as it is; each ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,7 @@ from ...tree import RateTree
 from . import kernels, passes
 from .learning import FIXED, NORMALIZED, SOFTMAX
 
-ITEM = 32_768  # scalars of a work item at the most
-RUN_COST = 24  # what starting a run costs, in scalars
+ITEM = 16_384  # scalars of a work item at the most
 COMBINATIONS: dict[type[Combination], int] = {Fixed: FIXED, Normalized: NORMALIZED, Softmax: SOFTMAX}
 
 
@@ -97,7 +95,6 @@ class Plan:
         self.kappa, self.last_kappa = np.zeros((2, sum(counts))), np.zeros((2, sum(counts)))
         self.constants = np.zeros((len(params), kernels.CONSTANTS), dtype=self.like.dtype)
         self.constants[:, kernels.ONE] = 1
-        self._ranges: dict[int, list[tuple[int, int]]] = {}
         self._share_rates(tree)
 
     def _share_rates(self, tree: RateTree) -> None:
@@ -119,16 +116,6 @@ class Plan:
         self.cosine = type(config.hyper_rule) is Multiplicative
         self.slope = np.zeros(len(levels) + self.leaf)
         self.bounds = np.array([config.min_lr, np.inf if config.max_lr is None else config.max_lr])
-
-    def ranges(self, threads: int) -> list[tuple[int, int]]:
-        """Ranges of items of about equal work, one for each thread."""
-        if threads not in self._ranges:
-            runs = self.items[:, passes.LAST] - self.items[:, passes.FIRST]
-            work = np.cumsum(runs * (self.items[:, passes.STOP] - self.items[:, passes.START] + RUN_COST))
-            cuts = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads) + 1
-            edges = [0, *np.minimum(cuts, len(work)).tolist(), len(work)]
-            self._ranges[threads] = list(pairwise(edges))
-        return self._ranges[threads]
 
 
 def _items(params: Sequence[Tensor], counts: Sequence[int]) -> np.ndarray[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +47,23 @@ def _kind(rule: Rule, options: Mapping[str, Any]) -> int | None:
     return None
 
 
+class _Held(NamedTuple):
+    """The state of a slot and the tensors of it whose addresses were noted."""
+
+    state: dict[str, Any]
+    a: str
+    tensor_a: Tensor
+    b: str
+    tensor_b: Tensor
+    x: str
+    tensor_x: Tensor
+
+    def is_there(self) -> bool:
+        """Whether they are still the ones in the state."""
+        state, a, tensor_a, b, tensor_b, x, tensor_x = self
+        return state.get(a) is tensor_a and state.get(b) is tensor_b and state.get(x) is tensor_x
+
+
 class Fused:
     """The fused steps of one optimizer, for as long as its tree and its kind of rule stay the same.
 
@@ -66,7 +83,10 @@ class Fused:
         self.params = [param for group in groups for param in group["params"]]
         self.lies = [(param.numel(), param.stride()) for param in self.params]
         self.plan = Plan(tree, self.params)
-        self.held: list[tuple[Tensor, ...]] = [()] * len(self.params)
+        self.held: list[_Held | None] = [None] * len(self.params)
+        self.active: list[bool] = []
+        self.actives: frozenset[int] = frozenset()
+        self.missing = -1
         self.steps = np.zeros(len(self.params), dtype=np.float32)
         self.moved = np.zeros(len(self.params), dtype=np.uint8)
         self.first = np.zeros(len(self.params), dtype=np.uint8)
@@ -105,23 +125,23 @@ class Fused:
             self.kind, plan.constants, self.steps, plan.places, self.moved, self.first, plan.group_of_slot,
             self.now, self.last, gamma_leaf, plan.cosine, plan.bounds,
         )  # fmt: skip
-        ranges = plan.ranges(threads.how_many(plan.scalars))
-        head = self.kind, plan.leaf, plan.items
-        tail: tuple[Any, ...] = (
-            plan.places,
-            plan.constants,
-            plan.last_kappa[0],
-            plan.last_kappa[1],
-            plan.sums,
-            plan.like,
-        )
-        threads.run(passes.observe, [(*head, lo, hi, *tail) for lo, hi in ranges])
+        control = np.zeros(passes.CONTROL, dtype=np.int64)  # a new one, so that a late helper finds nothing to do
+        given = self.kind, plan.leaf, plan.items, control, plan.places, plan.constants
+        helpers = threads.how_many(plan.scalars) - 1
+        first = (*given, plan.last_kappa[0], plan.last_kappa[1], plan.sums, plan.like)
+        if helpers:
+            threads.ask_for_help(helpers, passes.observe, first)
+        passes.observe(*first)
+        passes.wait(control, passes.DONE, len(plan.items))
         if self.in_kernels:
             self._learn(rates, moves, bool(moved))
         else:
             self._let_the_tree_learn(rates, moved)
-        tail = plan.places, plan.constants, plan.last_kappa, plan.kappa, plan.slopes, plan.like
-        threads.run(passes.move, [(*head, lo, hi, *tail) for lo, hi in ranges])
+        second = (*given, plan.last_kappa, plan.kappa, plan.slopes, plan.like)
+        if helpers:
+            threads.ask_for_help(helpers, passes.move, second)
+        passes.move(*second)
+        passes.wait(control, passes.DONE_2, len(plan.items))
         if plan.leaf and moved and self.outcome == 1:
             core.finish(
                 plan.items, plan.places, self.moved, plan.slopes, self.weights, plan.slope, plan.combine,
@@ -132,28 +152,38 @@ class Fused:
 
     def _look_up(self) -> list[Tensor] | None:
         """The addresses of this step's gradients, parameters and states; what must stay alive meanwhile."""
-        places, dtype, copies = self.plan.places, self.params[0].dtype, []
+        dtype, strided, copies = self.params[0].dtype, torch.strided, []
         grads = [param.grad for param in self.params]
-        for grad, param, lie in zip(grads, self.params, self.lies, strict=True):
-            if grad is None:
-                continue
-            if (param.numel(), param.stride()) != lie or param.dtype is not dtype:
-                return None  # somebody gave the parameter other memory
-            if grad.layout is not torch.strided or grad.dtype is not dtype:
+        for grad, param, (numel, stride) in zip(grads, self.params, self.lies, strict=True):
+            if grad is not None and (
+                param.dtype is not dtype  # somebody gave the parameter other memory
+                or param.stride() != stride
+                or param.numel() != numel
+                or grad.layout is not strided
+                or grad.dtype is not dtype
+            ):
                 return None
+        addresses, places = [], [0] * len(grads)
         for slot, (grad, param, kept) in enumerate(zip(grads, self.params, self.held, strict=True)):
             if grad is None:
-                places[slot, passes.ACTIVE] = 0
+                addresses.append(0)
                 continue
             if grad.stride() != self.lies[slot][1]:
                 grad = torch.empty_like(param).copy_(grad)
                 copies.append(grad)
-            state = self.states[param]
-            if not kept or any(n and state.get(n) is not t for n, t in zip(self.names, kept, strict=True)):
-                self._hold(slot, param, state)
-            places[slot, passes.ACTIVE] = 1
-            places[slot, passes.G] = grad.data_ptr()
-            places[slot, passes.P] = param.data_ptr()
+            if kept is None or not kept.is_there():
+                self._hold(slot, param, self.states[param])
+            addresses.append(grad.data_ptr())
+            places[slot] = param.data_ptr()
+        table = self.plan.places
+        table[:, passes.G], table[:, passes.P] = addresses, places
+        if addresses.count(0) != self.missing or self.missing:  # an address of 0: no gradient, or nothing in it
+            active = [grad is not None for grad in grads]
+            self.missing = addresses.count(0)
+            if active != self.active:
+                self.active = active
+                table[:, passes.ACTIVE] = active
+                self.actives = frozenset(slot for slot, takes_part in enumerate(active) if takes_part)
         return copies
 
     def _hold(self, slot: int, param: Tensor, state: dict[str, Any]) -> None:
@@ -166,9 +196,10 @@ class Fused:
         if "step" in state:
             self.steps[slot] = float(state["step"])
             state["step"] = torch.from_numpy(self.steps[slot : slot + 1]).reshape(())
-        self.held[slot] = tuple(state[name] if name else param for name in self.names)
-        for column, tensor in zip((passes.A, passes.B, passes.X), self.held[slot], strict=True):
-            self.plan.places[slot, column] = tensor.data_ptr()
+        a, b, x = (name or next(filter(None, self.names)) for name in self.names)
+        self.held[slot] = _Held(state, a, state[a], b, state[b], x, state[x])
+        for column, name in zip((passes.A, passes.B, passes.X), self.names, strict=True):
+            self.plan.places[slot, column] = (state[name] if name else param).data_ptr()
         if self.tree.state.leaves:
             leaf = self.tree.state.leaves[slot]
             leaf.rates = _as_it_lies(leaf.rates, param)
@@ -247,12 +278,8 @@ class Fused:
 
     def _end(self, keep_alive: list[Tensor]) -> None:
         """Note what moved and with which options."""
-        active = self.plan.places[:, passes.ACTIVE]
-        if not np.array_equal(active, self.moved):
-            self.moved[:] = active
-            self.known_moved = frozenset(np.flatnonzero(active).tolist())
-        elif len(self.known_moved) != int(self.moved.sum()):
-            self.known_moved = frozenset(np.flatnonzero(active).tolist())
+        self.moved[:] = self.plan.places[:, passes.ACTIVE]
+        self.known_moved = self.actives
         self.tree.end(self.known_moved)
         for group in self.groups:
             group["last_move"] = {name: group[name] for name in self.rule.remembers}

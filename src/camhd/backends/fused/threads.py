@@ -1,61 +1,51 @@
-"""Threads of our own for the passes: as many as torch uses, safe beside it, in threads and after a fork.
+"""Threads of our own that help with the passes: as many as torch uses, safe in threads and after a fork.
 
-Numba's own thread pools are none of these at once (one does not survive a fork, one no second thread), and a
-step needs only this: the same function over several ranges, with the GIL released, and a wait.
+Numba's own thread pools are not both (one does not survive a fork, one no second caller), and a step
+needs less than a pool: somebody to take work items if there is time. Nobody waits for a helper to wake up.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
 import torch
 
-# Below this many scalars a second thread costs more than it saves.
-WORTH_A_THREAD = 60_000
+# Below this many scalars a step is over before a helper has woken up.
+WORTH_A_THREAD = 50_000
+
+Task = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-class _Task:
-    """One range of a pass, given to another thread."""
-
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.function, self.arguments = function, arguments
-        self.error: BaseException | None = None
-        self.done = threading.Lock()
-        self.done.acquire()
-
-    def run(self) -> None:
-        try:
-            self.function(*self.arguments)
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.done.release()
-
-
-class _Workers:
+class _Helpers:
     """Idle threads that take tasks from one queue. They end with the process."""
 
     def __init__(self) -> None:
-        self.queue: SimpleQueue[_Task] = SimpleQueue()
+        self.queue: SimpleQueue[Task] = SimpleQueue()
         self.count, self.process, self.lock = 0, os.getpid(), threading.Lock()
 
     def ensure(self, count: int) -> None:
         with self.lock:
             while self.count < count:
-                threading.Thread(target=self._work, name=f"camhd-{self.count}", daemon=True).start()
+                threading.Thread(target=self._help, name=f"camhd-{self.count}", daemon=True).start()
                 self.count += 1
 
-    def _work(self) -> None:
+    def _help(self) -> None:
         queue = self.queue
         while True:
-            queue.get().run()
+            function, arguments = queue.get()
+            try:
+                function(*arguments)
+            except Exception:  # the step does not depend on us: say it and be there for the next one
+                sys.excepthook(*sys.exc_info())
+            del function, arguments  # arrays of a step must not outlive it here
 
 
-_workers = _Workers()
+_helpers = _Helpers()
 
 
 def how_many(scalars: int) -> int:
@@ -63,23 +53,12 @@ def how_many(scalars: int) -> int:
     return max(1, min(torch.get_num_threads(), scalars // WORTH_A_THREAD))
 
 
-def run(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> None:
-    """Call the function with each tuple of arguments, side by side; the first in this thread."""
-    if len(calls) == 1:
-        function(*calls[0])
-        return
-    global _workers
-    if _workers.process != os.getpid():  # a child of a fork has the object but not the threads
-        _workers = _Workers()
-    _workers.ensure(len(calls) - 1)
-    tasks = [_Task(function, arguments) for arguments in calls[1:]]
-    for task in tasks:
-        _workers.queue.put(task)
-    try:
-        function(*calls[0])
-    finally:
-        for task in tasks:
-            task.done.acquire()
-    for task in tasks:
-        if task.error is not None:
-            raise task.error
+def ask_for_help(helpers: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Let so many other threads call the function, as soon as they wake up."""
+    global _helpers
+    if _helpers.process != os.getpid():  # a child of a fork has the object but not the threads
+        _helpers = _Helpers()
+    if _helpers.count < helpers:
+        _helpers.ensure(helpers)
+    for _ in range(helpers):
+        _helpers.queue.put((function, arguments))
