@@ -236,7 +236,14 @@ def test_plain_torch_never_waits_for_the_device(rule, levels):
         opt.step()
 
 
-def test_two_optimizers_step_in_two_threads():
+@pytest.mark.parametrize("torchs_threads", [True, False], ids=["torch's threads", "our own"])
+def test_two_optimizers_step_in_two_threads(torchs_threads, monkeypatch):
+    from camhd.backends.fused import openmp
+    from camhd.backends.fused import threads as helpers
+
+    monkeypatch.setattr(helpers, "how_many", lambda scalars: 2)
+    if not torchs_threads:
+        monkeypatch.setattr(openmp, "usable", lambda: False)
     expected = []
     for _ in range(2):
         named = tensors(torch.float32)
@@ -275,10 +282,10 @@ def _step_in_child(queue):
 def test_a_step_after_a_fork_works(monkeypatch):
     from camhd.backends.fused import threads
 
-    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1000)
+    monkeypatch.setattr(threads, "how_many", lambda scalars: 2)
     named = tensors(torch.float32)
     opt = RULES["adam"](named, **CHAINS["two"])
-    train(named, opt, 5)  # the parent has used its threads
+    train(named, opt, 5)  # the parent has used torch's threads
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
     child = context.Process(target=_step_in_child, args=(queue,))
@@ -289,16 +296,21 @@ def test_a_step_after_a_fork_works(monkeypatch):
     assert same([value.flatten() for value in found], [value.flatten() for value in everything(opt)])
 
 
-def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
-    from camhd.backends.fused import threads
+@pytest.mark.parametrize("chain", ["filter", "three"])
+def test_sums_do_not_depend_on_the_number_of_threads_nor_on_whose_they_are(chain, monkeypatch):
+    from camhd.backends.fused import openmp, threads
 
+    assert openmp.usable(), "torch on Linux brings an OpenMP runtime"
     results = []
-    for count in (1, 2, 3, 3):
+    for count, ours in ((1, False), (2, False), (2, True), (3, False), (3, True), (3, False)):
         monkeypatch.setattr(threads, "how_many", lambda scalars, count=count: count)
+        if ours:
+            monkeypatch.setattr(openmp, "usable", lambda: False)
         named = tensors(torch.float32)
-        opt = RULES["adam"](named, **CHAINS["filter"])
+        opt = RULES["adam"](named, **CHAINS[chain])
         train(named, opt, 5)
         results.append(everything(opt))
+        monkeypatch.undo()
     assert all(same(results[0], other) for other in results[1:])
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...rules import SGD, AdaBound, Adam, Rule
 from ...rules.base import zeros
 from ...tree import GroupRates, Move, RateTree, Signal
-from . import core, learning, passes, threads
+from . import core, learning, openmp, passes, threads
 from .plan import Plan, learns_in_kernels
 
 Groups = Sequence[dict[str, Any]]
@@ -83,6 +83,7 @@ class Fused:
         self.params = [param for group in groups for param in group["params"]]
         self.lies = [(param.numel(), param.stride()) for param in self.params]
         self.plan = Plan(tree, self.params)
+        self.team = openmp.Team(kind, self.plan)
         self.held: list[_Held | None] = [None] * len(self.params)
         self.active: list[bool] = []
         self.actives: frozenset[int] = frozenset()
@@ -125,23 +126,25 @@ class Fused:
             self.kind, plan.constants, self.steps, plan.places, self.moved, self.first, plan.group_of_slot,
             self.now, self.last, gamma_leaf, plan.cosine, plan.bounds,
         )  # fmt: skip
-        control = np.zeros(passes.CONTROL, dtype=np.int64)  # a new one, so that a late helper finds nothing to do
-        given = self.kind, plan.leaf, plan.items, control, plan.places, plan.constants
-        helpers = threads.how_many(plan.scalars) - 1
-        first = (*given, plan.last_kappa[0], plan.last_kappa[1], plan.sums, plan.like)
-        if helpers:
-            threads.ask_for_help(helpers, passes.observe, first)
-        passes.observe(*first)
-        passes.wait(control, passes.DONE, len(plan.items))
+        together = threads.how_many(plan.scalars)
+        on_team = together > 1 and openmp.usable()
+        if on_team:
+            self.team.begin()
+            self.team.run(0, together)
+        else:
+            control = np.zeros(passes.CONTROL, dtype=np.int64)  # a new one: a late helper must find nothing to do
+            given = self.kind, plan.leaf, plan.items, control, plan.places, plan.constants
+            first = (*given, plan.last_kappa[0], plan.last_kappa[1], plan.sums, plan.like)
+            self._with_help(together - 1, passes.observe, first, passes.DONE)
         if self.in_kernels:
             self._learn(rates, moves, bool(moved))
         else:
             self._let_the_tree_learn(rates, moved)
-        second = (*given, plan.last_kappa, plan.kappa, plan.slopes, plan.like)
-        if helpers:
-            threads.ask_for_help(helpers, passes.move, second)
-        passes.move(*second)
-        passes.wait(control, passes.DONE_2, len(plan.items))
+        if on_team:
+            self.team.run(1, together)
+        else:
+            second = (*given, plan.last_kappa, plan.kappa, plan.slopes, plan.like)
+            self._with_help(together - 1, passes.move, second, passes.DONE_2)
         if plan.leaf and moved and self.outcome == 1:
             core.finish(
                 plan.items, plan.places, self.moved, plan.slopes, self.weights, plan.slope, plan.combine,
@@ -149,6 +152,14 @@ class Fused:
             )  # fmt: skip
         self._end(keep_alive)
         return True
+
+    def _with_help(self, helpers: int, function: Any, arguments: tuple[Any, ...], done: int) -> None:
+        """A pass in this thread, with the help of others if they wake up in time."""
+        if helpers:
+            threads.ask_for_help(helpers, function, arguments)
+        function(*arguments)
+        if helpers:
+            passes.wait(arguments[3], done, len(self.plan.items))
 
     def _look_up(self) -> list[Tensor] | None:
         """The addresses of this step's gradients, parameters and states; what must stay alive meanwhile."""

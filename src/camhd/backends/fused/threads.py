@@ -1,4 +1,4 @@
-"""Threads of our own that help with the passes: as many as torch uses, safe in threads and after a fork.
+"""Threads of our own that help with the passes where torch's are not to be had: safe in threads and after a fork.
 
 Numba's own thread pools are not both (one does not survive a fork, one no second caller), and a step
 needs less than a pool: somebody to take work items if there is time. Nobody waits for a helper to wake up.
@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-# Below this many scalars a step is over before a helper has woken up.
-WORTH_A_THREAD = 50_000
+# Below this many scalars for each thread, another thread costs more than it saves.
+WORTH_A_THREAD = 20_000
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 
