@@ -384,3 +384,11 @@ def _tensors_alive():
 def _resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_machine_code_on_disk_is_marked_with_all_of_the_kernels_sources():
+    """Numba looks only at the file of the function it keeps, but kernels call each other across files."""
+    from camhd.backends.fused import core, jit, kernels, learning, passes
+
+    for kernel in (passes.observe, passes.move, core.prepare, core.between, learning.learn, kernels.adam_observe):
+        assert kernel._cache._cache_file._source_stamp == jit.FINGERPRINT

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .adam import check_betas, update_moments
-from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, zeros
+from .adam import check_betas, start_moments, update_moments
+from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0
 
 BOUNDS = ("released", "paper")
 
@@ -43,14 +43,7 @@ class AdaBound(Rule):
             raise ValueError(f"'decay_bound' must be None or 'sqrt', got {options['decay_bound']!r}.")
 
     def start(self, param: Tensor, options: Options) -> dict[str, Any]:
-        state = {
-            "step": torch.zeros((), dtype=torch.float32),
-            "exp_avg": zeros(param),
-            "exp_avg_sq": zeros(param),
-        }
-        if options["amsgrad"]:
-            state["max_exp_avg_sq"] = zeros(param)
-        return state
+        return start_moments(param, options)
 
     def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
         assert kappas is not None

@@ -31,14 +31,7 @@ class Adam(Rule):
         check_betas(options)
 
     def start(self, param: Tensor, options: Options) -> dict[str, Any]:
-        state = {
-            "step": torch.zeros((), dtype=torch.float32),
-            "exp_avg": zeros(param),
-            "exp_avg_sq": zeros(param),
-        }
-        if options["amsgrad"]:
-            state["max_exp_avg_sq"] = zeros(param)
-        return state
+        return start_moments(param, options)
 
     def decoupled(self, options: Options) -> bool:
         return bool(options["decoupled_weight_decay"])
@@ -82,6 +75,14 @@ class Adam(Rule):
 def _left(batch: Batch, kappas: Sequence[Tensor], decay: float) -> list[Tensor]:
     """1 − κ wd, what decoupled decay leaves of each parameter."""
     return [1 - decay * kappas[slot].to(p.device) for slot, p in zip(batch.slots, batch.params, strict=True)]
+
+
+def start_moments(param: Tensor, options: Options) -> dict[str, Any]:
+    """Moments before the first gradient, by torch's names."""
+    state = {"step": torch.zeros((), dtype=torch.float32), "exp_avg": zeros(param), "exp_avg_sq": zeros(param)}
+    if options["amsgrad"]:
+        state["max_exp_avg_sq"] = zeros(param)
+    return state
 
 
 def update_moments(batch: Batch, grads: Tensors) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import pathlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,12 +18,20 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 FAST = {"reassoc", "nsz"}
 
 
+# Numba keeps machine code as long as the file of the function itself is the same, but our kernels call each
+# other across files. So what is kept is marked with the contents of all of them.
+SOURCES = b"".join(path.read_bytes() for path in sorted(pathlib.Path(__file__).parent.glob("*.py")))
+FINGERPRINT = int(hashlib.sha256(SOURCES).hexdigest()[:15], 16)
+
+
 def kernel(function: Kernel) -> Kernel:
     """Compile for the machine; release the GIL; keep the machine code on disk if there is a place for it."""
     options = {"nogil": True, "fastmath": FAST, "error_model": "numpy", "boundscheck": False}
     try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder to write to: compile in every process instead
+        kept = numba.njit(cache=True, **options)(function)
+        kept._cache._cache_file._source_stamp = FINGERPRINT
+        return kept
+    except (RuntimeError, AttributeError):  # no folder to write to, or a Numba that keeps it otherwise
         return numba.njit(**options)(function)
 
 

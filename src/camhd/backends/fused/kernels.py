@@ -254,6 +254,22 @@ def sgd_leaf(g, a, b, p, r, n, c, kind):
     """All three kinds: 0 plain, 1 momentum, 2 Nesterov."""
     slope = c[ZERO]
     sign, l2, mu, mu_buffer, damp = c[SIGN], c[L2], c[B2], c[B1], c[OMB1]
+    if kind == 2 and c[COSINE] == c[ZERO]:  # the common one, in vectors
+        step = c[BETA] * c[CHAIN] if c[LEARNS] != c[ZERO] else c[ZERO]
+        chain, low, high, kappa, own = c[CHAIN], c[MIN_LR], c[MAX_LR], c[KAPPA], c[OWN]
+        for i in range(n):
+            gi, ri = sign * g[i] + l2 * p[i], r[i]
+            gs = gi * b[i]
+            slope -= ri * (chain * gs)
+            change = step * gs
+            ri = min(max(ri + (change if abs(change) < np.inf else c[ZERO]), low), high)
+            ai = mu_buffer * a[i] + damp * gi
+            d = gi + mu * ai
+            r[i] = ri
+            a[i] = ai
+            b[i] = d
+            p[i] -= (kappa + own * ri) * d
+        return slope
     for i in range(n):
         gi = sign * g[i] + l2 * p[i]
         ri, part = _learned(r[i], gi * (a[i] if kind == 1 else b[i]), c)

@@ -15,7 +15,7 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from . import kernels, passes
-from .jit import pointer
+from .jit import FINGERPRINT, pointer
 
 # Where the arrays of a pass are noted in `block`: addresses and lengths.
 KIND, LEAF, ITEMS, ITEM_COUNT, CONTROL, PLACES, SLOT_COUNT, CONSTANTS = 0, 1, 2, 3, 4, 5, 6, 7
@@ -25,11 +25,14 @@ BLOCK = 14
 _ENTRY = types.void(types.CPointer(types.int64))
 
 
-def _entries(real):
-    """The two passes as C functions of one pointer, for one dtype."""
+def _entries(real, fingerprint=FINGERPRINT):
+    """The two passes as C functions of one pointer, for one dtype.
+
+    Numba looks at what a function closes over before it takes machine code from the disk: hence the fingerprint.
+    """
 
     def observe(address):
-        block = carray(address, BLOCK)
+        block, _ = carray(address, BLOCK), fingerprint
         whole, number, like = np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, real)
         slots, cells = block[SLOT_COUNT], block[CELL_COUNT]
         last = carray(pointer(block[LAST], number), (2, cells))
@@ -41,7 +44,7 @@ def _entries(real):
         )  # fmt: skip
 
     def move(address):
-        block = carray(address, BLOCK)
+        block, _ = carray(address, BLOCK), fingerprint
         whole, number, like = np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, real)
         slots, cells = block[SLOT_COUNT], block[CELL_COUNT]
         passes.move(

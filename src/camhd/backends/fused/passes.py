@@ -85,8 +85,8 @@ def move(kind, leaf, items, control, places, constants, last, kappa, slopes, lik
     """
     c = np.empty(k.CONSTANTS, like.dtype)
     while True:
-        item = fetch_add(control, TAKEN_2, 1)
-        if item >= len(items):
+        item = len(items) - 1 - fetch_add(control, TAKEN_2, 1)  # backwards: what was read last is still in the cache
+        if item < 0:
             break
         slot, slope = items[item, SLOT], 0.0
         if places[slot, ACTIVE] == 0:
