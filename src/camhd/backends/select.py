@@ -32,16 +32,16 @@ class Backend:
     def __init__(self, name: str) -> None:
         if name not in BACKENDS:
             raise ValueError(f"'backend' must be one of {', '.join(map(repr, BACKENDS))}, got {name!r}.")
-        self.name = name
-        self._fused: Fused | None = None
-        self._decided_for: tuple[Any, ...] | None = None
-        self._why_not: str | None = None
+        self.__setstate__({"name": name})
 
     def __getstate__(self) -> dict[str, Any]:
         return {"name": self.name}  # addresses mean nothing to a copy
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["name"])  # type: ignore[misc]
+        self.name: str = state["name"]
+        self._fused: Fused | None = None
+        self._decided_for: tuple[Any, ...] | None = None
+        self._why_not: str | None = None
 
     def step(
         self,

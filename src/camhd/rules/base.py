@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
@@ -45,9 +45,13 @@ class Batch:
         keep = [i for i, slot in enumerate(self.slots) if slot in wanted]
         if len(keep) == len(self):
             return self
-        columns = (self.slots, self.params, self.grads, self.states)
-        picked = ([column[i] for i in keep] for column in columns)
-        return Batch(self.group, self.options, self.last, self.factor, self.last_factor, *picked)  # type: ignore[arg-type]
+        return replace(
+            self,
+            slots=[self.slots[i] for i in keep],
+            params=[self.params[i] for i in keep],
+            grads=[self.grads[i] for i in keep],
+            states=[self.states[i] for i in keep],
+        )
 
     def state(self, name: str) -> list[Tensor]:
         return [state[name] for state in self.states]
@@ -63,7 +67,7 @@ class Sensitivity(NamedTuple):
 class Rule(ABC):
     """A base optimizer without its learning rate."""
 
-    name: ClassVar[str]
+    name: str
     remembers: ClassVar[tuple[str, ...]] = ()  # the options that looking back at the last move needs
 
     def needs_kappa(self, last: Options) -> bool:

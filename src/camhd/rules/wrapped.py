@@ -28,7 +28,7 @@ class Wrapped(Rule):
 
     def __init__(self, inner: torch.optim.Optimizer) -> None:
         self.inner = inner
-        self.name = f"Wrapped({type(inner).__name__})"  # type: ignore[misc]
+        self.name = f"Wrapped({type(inner).__name__})"
         self._l2: list[bool] = []
         self.look_at_groups()
 
