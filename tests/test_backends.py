@@ -129,6 +129,20 @@ def test_a_parameter_that_gets_other_memory_in_mid_training_goes_on(chain):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
+def test_parameters_that_leave_the_cpu_in_mid_training_leave_the_kernels():
+    """Their address is not one that a CPU kernel may use. Meta tensors stand for a device here."""
+    named = tensors(torch.float32)
+    opt = RULES["adam"](named, **CHAINS["two"])
+    train(named, opt, 2)
+    for _, p in named:
+        p.grad = None
+        torch.utils.swap_tensors(p, nn.Parameter(p.detach().to("meta")))  # as model.to(device) may do
+        p.grad = torch.empty_like(p)
+    fused = opt.backend._fused
+    assert fused is not None
+    assert fused._look_up() is None
+
+
 @pytest.mark.parametrize("chain", ["two", "three"])
 @pytest.mark.parametrize("rule", ["momentum", "adam", "adamw", "adabound"])
 def test_backends_may_take_turns(rule, chain):

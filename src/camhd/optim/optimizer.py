@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..backends import Backend
 from ..levels import lay_out, owners_of, slots_of
 from ..rules import Batch, Rule
-from ..tree import GroupRates, RateTree, TreeConfig, check_hyper_lr
+from ..tree import GroupRates, RateTree, TreeConfig, check_hyper_lr, check_number
 from . import checkpoint
 from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
 from .show import describe
@@ -162,6 +162,8 @@ class Optimizer(torch.optim.Optimizer):
         if group["lr0"] < low or (high is not None and group["lr0"] > high):
             raise ValueError(f"'lr' must lie within [min_lr, max_lr] = [{low}, {high}], got {group['lr0']}.")
         limit = group["lr_limit"]
+        if limit is not None:
+            check_number("lr_limit", limit)
         if limit is not None and not 0 <= limit < math.inf:
             raise ValueError(f"'lr_limit' must be 0 or more and finite, or None for lr, got {limit}.")
         check_hyper_lr(group["hyper_lr"], [level.name for level in self.config.levels])
@@ -229,5 +231,7 @@ def _real(tensor: Tensor) -> Tensor:
 def _check_lr(lr: float | Tensor) -> None:
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}.")
+    if not isinstance(lr, Tensor):
+        check_number("lr", lr)
     if not 0 <= float(lr) < math.inf:
         raise ValueError(f"Invalid learning rate: {float(lr)}; 'lr' must be 0 or more and finite.")

@@ -121,6 +121,8 @@ def step_along(batch: Batch, directions: Tensors, rates: Sequence[Tensor]) -> No
 def check_at_least_0(options: Options, name: str, complaint: str) -> None:
     """Refuse an option that is negative or not finite."""
     value = options[name]
+    if isinstance(value, str) or value is None:
+        raise TypeError(f"'{name}' must be a number, got {value!r}.")
     if not 0 <= value < float("inf"):
         raise ValueError(f"{complaint}: {value}; '{name}' must be 0 or more and finite.")
 

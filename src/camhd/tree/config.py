@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple
 
 from torch import Tensor
@@ -134,6 +135,10 @@ def _weights(weights: Sequence[float] | Mapping[str, float] | None, levels: Sequ
         if set(weights) != set(names):
             raise ValueError(f"'weights' must name each of the levels {tuple(names)}, got {tuple(weights)}.")
         weights = [weights[name] for name in names]
+    if isinstance(weights, (str, Real)):
+        raise TypeError(f"'weights' must have one number for each of the levels {tuple(names)}, got {weights!r}.")
+    for name, weight in zip(names, weights, strict=False):
+        check_number(f"weights[{name!r}]", weight)
     if len(weights) != len(levels):
         raise ValueError(
             f"'weights' must have one number for each of the {len(levels)} levels {tuple(names)}, got {tuple(weights)}."
@@ -160,15 +165,25 @@ def _hyper_rule(spec: str | HyperRule, scale: str) -> HyperRule:
 
 
 def _check_bounds(min_lr: float, max_lr: float | None) -> None:
+    check_number("min_lr", min_lr)
     if not 0 <= min_lr < math.inf:
         raise ValueError(f"'min_lr' must be 0 or more and finite, got {min_lr}.")
+    if max_lr is not None:
+        check_number("max_lr", max_lr)
     if max_lr is not None and not min_lr <= max_lr < math.inf:
         raise ValueError(
             f"'max_lr' must be finite and at least min_lr={min_lr:g}, got {max_lr}; leave it out for no upper bound."
         )
 
 
+def check_number(name: str, value: object) -> None:
+    """Refuse what is not a number at all."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"'{name}' must be a number, got {value!r}.")
+
+
 def _not_negative(name: str, value: float) -> float:
+    check_number(name, value)
     if not 0 <= value < math.inf:
         raise ValueError(f"'{name}' must be 0 or more and finite, got {value}; 0 switches the learning off.")
     return float(value)

@@ -9,6 +9,9 @@ The arrays of a run are `g` (gradient), `a` and `b` (the rule's two state tensor
 momentum buffer and direction), `x` (v's running maximum), `p` (parameter), `r` (the scalars' own
 rates). Every constant comes as a number of the arrays' own dtype in `c`, so that float32 stays
 float32. The sums that come back are Σ g·s, Σ g², Σ s².
+
+The loops are written out, alike as they are: one loop over all variants has branches in it, and a loop
+with branches does not run in vector registers.
 """
 
 from __future__ import annotations

@@ -170,6 +170,7 @@ class Fused:
                 param.dtype is not dtype  # somebody gave the parameter other memory
                 or param.stride() != stride
                 or param.numel() != numel
+                or not grad.is_cpu
                 or grad.layout is not strided
                 or grad.dtype is not dtype
             ):
