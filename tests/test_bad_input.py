@@ -11,6 +11,7 @@ INF, NAN = float("inf"), float("nan")
 
 BAD_OPTIONS = [
     ({"lr": -1.0}, r"Invalid learning rate: -1\.0; 'lr' must be 0 or more and finite"),
+    ({"lr": torch.tensor(0.0)}, "A Tensor lr must start above 0"),
     ({"lr": NAN}, "Invalid learning rate: nan"),
     ({"lr": INF}, "Invalid learning rate: inf"),
     ({"lr": torch.ones(2)}, r"Tensor lr must be 1-element, got shape \(2,\)"),

@@ -233,5 +233,10 @@ def _check_lr(lr: float | Tensor) -> None:
         raise ValueError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}.")
     if not isinstance(lr, Tensor):
         check_number("lr", lr)
+    elif float(lr) == 0:
+        raise ValueError(
+            "A Tensor lr must start above 0, because a schedule acts as a multiple of the first lr; start from the "
+            "lr it should reach and let the schedule begin at 0."
+        )
     if not 0 <= float(lr) < math.inf:
         raise ValueError(f"Invalid learning rate: {float(lr)}; 'lr' must be 0 or more and finite.")
