@@ -252,12 +252,11 @@ def test_plain_torch_never_waits_for_the_device(rule, levels):
 
 @pytest.mark.parametrize("torchs_threads", [True, False], ids=["torch's threads", "our own"])
 def test_two_optimizers_step_in_two_threads(torchs_threads, monkeypatch):
-    from camhd.backends.fused import openmp
     from camhd.backends.fused import threads as helpers
 
     monkeypatch.setattr(helpers, "how_many", lambda scalars: 2)
     if not torchs_threads:
-        monkeypatch.setattr(openmp, "usable", lambda: False)
+        monkeypatch.setattr(helpers, "torchs_are_there", lambda: False)
     expected = []
     for _ in range(2):
         named = tensors(torch.float32)
@@ -312,14 +311,14 @@ def test_a_step_after_a_fork_works(monkeypatch):
 
 @pytest.mark.parametrize("chain", ["filter", "three"])
 def test_sums_do_not_depend_on_the_number_of_threads_nor_on_whose_they_are(chain, monkeypatch):
-    from camhd.backends.fused import openmp, threads
+    from camhd.backends.fused import threads
 
-    assert openmp.usable(), "torch on Linux brings an OpenMP runtime"
+    assert threads.torchs_are_there(), "torch on Linux brings an OpenMP runtime"
     results = []
     for count, ours in ((1, False), (2, False), (2, True), (3, False), (3, True), (3, False)):
         monkeypatch.setattr(threads, "how_many", lambda scalars, count=count: count)
         if ours:
-            monkeypatch.setattr(openmp, "usable", lambda: False)
+            monkeypatch.setattr(threads, "torchs_are_there", lambda: False)
         named = tensors(torch.float32)
         opt = RULES["adam"](named, **CHAINS[chain])
         train(named, opt, 5)
@@ -348,11 +347,11 @@ def test_a_helper_that_fails_says_so_and_is_there_for_the_next_step(monkeypatch)
     said, served = [], threading.Event()
     monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: said.append(str(error)))
 
-    def fail():
+    def fail(address):
         raise RuntimeError("in a helper")
 
-    threads.ask_for_help(1, fail, ())
-    threads.ask_for_help(1, served.set, ())
+    threads._ask_for_help(1, fail, 0, None)
+    threads._ask_for_help(1, lambda address: served.set(), 0, None)
     assert served.wait(30)
     assert said == ["in a helper"]
 
@@ -404,5 +403,5 @@ def test_machine_code_on_disk_is_marked_with_all_of_the_kernels_sources():
     """Numba looks only at the file of the function it keeps, but kernels call each other across files."""
     from camhd.backends.fused import core, jit, kernels, learning, passes
 
-    for kernel in (passes.observe, passes.move, core.prepare, core.between, learning.learn, kernels.adam_observe):
+    for kernel in (passes.observe, passes.move, core.work, learning.learn, kernels.adam_move):
         assert kernel._cache._cache_file._source_stamp == jit.FINGERPRINT

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from ..rules import Batch, Rule
@@ -49,17 +50,18 @@ class Backend:
         tree: RateTree,
         groups: Sequence[dict[str, Any]],
         states: MutableMapping[Tensor, Any],
-        rates: Sequence[GroupRates],
+        rates: Callable[[], Sequence[GroupRates]],
         batches: Callable[[], Sequence[Batch]],
     ) -> None:
         """One step; `batches` gives the parameters that have a gradient, if plain torch is to take it."""
         fused = self._choose(rule, tree, groups, states)
         if fused is not None and fused.step(rates):
             return
-        found = batches()
-        foreach.step(rule, tree, found, rates)
-        for batch in found:
-            groups[batch.group]["last_move"] = {name: batch.options[name] for name in rule.remembers}
+        with torch.no_grad():
+            found = batches()
+            foreach.step(rule, tree, found, rates())
+            for batch in found:
+                groups[batch.group]["last_move"] = {name: batch.options[name] for name in rule.remembers}
 
     def describe(
         self, rule: Rule, tree: RateTree, groups: Sequence[dict[str, Any]], states: MutableMapping[Tensor, Any]

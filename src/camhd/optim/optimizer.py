@@ -15,6 +15,7 @@ from ..levels import lay_out, owners_of, slots_of
 from ..rules import Batch, Rule
 from ..tree import GroupRates, RateTree, TreeConfig, check_hyper_lr, check_number
 from . import checkpoint
+from .hooks import hooked
 from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
 from .show import describe
 
@@ -65,14 +66,14 @@ class Optimizer(torch.optim.Optimizer):
 
     # ------------------------------------------------------------------ torch's contract
 
-    @torch.no_grad()
+    @hooked
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step. With a closure, it is called first and its loss returned."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self.backend.step(self.rule, self._tree, self.param_groups, self.state, self._group_rates(), self._batches)
+        self.backend.step(self.rule, self._tree, self.param_groups, self.state, self._group_rates, self._batches)
         return loss
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -1,13 +1,15 @@
-"""What happens between the passes, and a whole step in one call where one thread does it all."""
+"""A whole step, as each of its threads lives through it; and what one of them does between the passes."""
 
 from __future__ import annotations
 
 import numpy as np
+from numba import carray
 
+from . import block as at
 from . import kernels as k
 from . import learning as tree
 from . import passes
-from .jit import kernel
+from .jit import kernel, pointer
 
 # What a param group says at one step, by its place in a row of `now` and `last`.
 SIGN, L2, DECOUPLED, B1, B2, EPS = 0, 1, 2, 3, 4, 5
@@ -15,19 +17,43 @@ MU, DAMP = 3, 4  # SGD: momentum, 1 − dampening
 FINAL, RATE, PAPER, SQRT = 6, 7, 8, 9  # AdaBound: c·f, γ, whether the paper's bound, whether /√t
 LEARNED, GIVEN, OWN_BETA = 10, 11, 12  # c τ, c (1 − τ) α_∞, β of the scalars' own rates
 OPTIONS = 13
+MIN_LR, MAX_LR, COMBINE_LR = 0, 1, 2  # in `settings`
+NOTHING_BEHIND, LEARNED_WELL, NOT_FINITE = 0, 1, 2  # outcomes
+
+_WHOLE, _REAL, _BYTE = np.zeros(0, np.int64), np.zeros(0, np.float64), np.zeros(0, np.uint8)
+_STEP = np.zeros(0, np.float32)
 
 
 @kernel
-def prepare(kind, constants, steps, places, moved, first, group_of_slot, now, last, gamma_leaf, cosine, bounds):
+def _numbers(block, place, n, like):
+    return carray(pointer(block[place], like), n)
+
+
+@kernel
+def _table(block, place, rows, columns, like):
+    return carray(pointer(block[place], like), (rows, columns))
+
+
+@kernel
+def _bounds(c, options, t, low, high, slow):
+    if options[RATE] > 0:
+        c[low] = options[FINAL] * (1 - 1 / (options[RATE] * t + 1))
+        c[high] = options[FINAL] * (1 + 1 / (options[RATE] * t + options[PAPER]))
+        c[slow] = 1 / np.sqrt(t) if options[SQRT] > 0 else 1.0
+
+
+@kernel
+def _prepare(kind, cosine, gamma_leaf, constants, steps, places, moved, first, now, last, settings):
     """The constants of every slot that takes part: this step's and the last one's. Counts the step."""
     for slot in range(len(places)):
         if places[slot, passes.ACTIVE] == 0:
             continue
-        c, new, old, back = constants[slot], now[group_of_slot[slot]], last[group_of_slot[slot]], moved[slot] != 0
+        group = places[slot, passes.GROUP]
+        c, new, old, back = constants[slot], now[group], last[group], moved[slot] != 0
         c[k.SIGN], c[k.L2] = new[SIGN], new[L2]
         c[k.DECOUPLED], c[k.DECOUPLED_] = new[DECOUPLED], old[DECOUPLED] if back else 0.0
         c[k.CHAIN], c[k.BETA] = old[LEARNED], new[OWN_BETA] * (1.0 if cosine else gamma_leaf)
-        c[k.MIN_LR], c[k.MAX_LR], c[k.COSINE] = bounds[0], bounds[1], cosine
+        c[k.MIN_LR], c[k.MAX_LR], c[k.COSINE] = settings[MIN_LR], settings[MAX_LR], cosine
         c[k.LEARNS] = back
         if kind <= passes.NESTEROV:
             c[k.B1], c[k.OMB1], c[k.B2] = new[MU], new[DAMP], new[MU]
@@ -48,57 +74,127 @@ def prepare(kind, constants, steps, places, moved, first, group_of_slot, now, la
 
 
 @kernel
-def _bounds(c, options, t, low, high, slow):
-    if options[RATE] > 0:
-        c[low] = options[FINAL] * (1 - 1 / (options[RATE] * t + 1))
-        c[high] = options[FINAL] * (1 + 1 / (options[RATE] * t + options[PAPER]))
-        c[slow] = 1 / np.sqrt(t) if options[SQRT] > 0 else 1.0
-
-
-@kernel
-def between(
-    items, places, moved, sums, cells, group_of_cell, index, firsts, rates, scales, now, last, beta, weights,
-    last_weights, slope, combine, combine_lr, leaf, cosine, bounds, kappa, looks_back,
-):  # fmt: skip
-    """Lines 2 to 5: rates learn, γ learns (unless scalars' own rates still have to say theirs), κ at every cell.
-
-    Returns 0 if there was nothing to look back on, 1 if all went well, 2 if something was not finite.
-    """
-    gamma = tree.gammas(weights, combine)
-    old_weights = weights.copy()
-    outcome = 0
-    if looks_back:
-        tree.gather(items, places, moved, sums, cells)
-        finite, found = tree.learn(
-            cells, group_of_cell, index, firsts, rates, scales, last[:, LEARNED], beta, gamma, cosine, bounds, slope
-        )
-        if combine != tree.FIXED and combine_lr > 0 and not leaf:
-            candidate = tree.new_weights(weights, slope, combine_lr, combine)
+def _learn(block, like):
+    """Lines 2 to 5: rates learn, γ learns (unless scalars' own rates still have to say theirs), κ at every cell."""
+    slots, cells = block[at.SLOT_COUNT], block[at.CELL_COUNT]
+    groups, levels = block[at.GROUP_COUNT], block[at.LEVEL_COUNT]
+    places, moved = (
+        _table(block, at.PLACES, slots, passes.PLACE_COLUMNS, _WHOLE),
+        _numbers(block, at.MOVED, slots, _BYTE),
+    )
+    now, settings = _table(block, at.NOW, groups, OPTIONS, _REAL), _numbers(block, at.SETTINGS, 3, _REAL)
+    count, combine, cosine, leaf = block[at.RATE_COUNT], block[at.COMBINE], block[at.COSINE] != 0, block[at.LEAF] != 0
+    weights = _numbers(block, at.WEIGHTS, levels + leaf, like)
+    last_weights = _numbers(block, at.LAST_WEIGHTS, levels + leaf, like)
+    rates = _numbers(block, at.RATES, count, like)
+    form, base = _table(block, at.FORM, levels, slots, _WHOLE), _table(block, at.BASE, levels, slots, _WHOLE)
+    index, slope = _table(block, at.INDEX, levels, cells, _WHOLE), _numbers(block, at.SLOPE, levels + leaf, _REAL)
+    gamma, old_weights = tree.gammas(weights, combine), weights.copy()
+    block[at.OUTCOME] = NOTHING_BEHIND
+    if block[at.LOOKS_BACK] != 0:
+        sums, of_cells = _table(block, at.SUMS, 3, block[at.ROW_COUNT], _REAL), _table(block, at.CELLS, 3, cells, _REAL)
+        work = _table(block, at.WORK, 4, count, _REAL)
+        tree.gather(places, moved, sums, of_cells, cells, cosine)
+        finite = tree.learn(
+            places, of_cells, form, base, index, rates, _numbers(block, at.SCALES, count, _REAL),
+            _table(block, at.LAST, groups, OPTIONS, _REAL), LEARNED, _table(block, at.BETA, levels, groups, _REAL),
+            gamma, cosine, settings, slope, work,
+        )  # fmt: skip
+        if combine != tree.FIXED and settings[COMBINE_LR] > 0 and not leaf:
+            candidate = tree.new_weights(weights, slope, settings[COMBINE_LR], combine)
             finite &= np.isfinite(candidate).all()
             if finite:
                 weights[:] = candidate
         if finite:
-            rates[:] = found
-        outcome = 1 if finite else 2
+            rates[:] = work[3]
+        block[at.OUTCOME] = LEARNED_WELL if finite else NOT_FINITE
+    if block[at.OUTCOME] != LEARNED_WELL:
+        _table(block, at.CONSTANTS, slots, k.CONSTANTS, like)[:, k.LEARNS] = 0.0  # no scalar's own rate moves either
     last_weights[:] = old_weights
-    tree.spread(group_of_cell, index, firsts, rates, gamma, now[:, LEARNED], now[:, GIVEN], kappa)
-    return outcome
+    kappa = _table(block, at.KAPPA, 2, cells, _REAL)
+    tree.spread(places, form, base, index, rates, gamma, now, LEARNED, GIVEN, kappa)
 
 
 @kernel
-def finish(items, places, moved, slopes, weights, slope, combine, combine_lr):
+def _finish(block, items, places, moved, settings, like):
     """γ learns after the second pass, which is where the scalars' own rates say their part of ∂f/∂γ."""
+    count, combine = block[at.LEVEL_COUNT] + 1, block[at.COMBINE]
+    slopes, slope = _numbers(block, at.SLOPES, len(items), _REAL), _numbers(block, at.SLOPE, count, _REAL)
     for item in range(len(items)):
         slot = items[item, passes.SLOT]
         if places[slot, passes.ACTIVE] != 0 and moved[slot] != 0:
             slope[-1] += slopes[item]
-    if combine != tree.FIXED and combine_lr > 0:
-        candidate = tree.new_weights(weights, slope, combine_lr, combine)
+    if combine != tree.FIXED and settings[COMBINE_LR] > 0:
+        weights = _numbers(block, at.WEIGHTS, count, like)
+        candidate = tree.new_weights(weights, slope, settings[COMBINE_LR], combine)
         if np.isfinite(candidate).all():
             weights[:] = candidate
 
 
 @kernel
-def stop_learning(constants):
-    """Something was not finite: no scalar's own rate moves."""
-    constants[:, k.LEARNS] = 0.0
+def _open(block, control, like):
+    """Thread 0 makes everything ready for the first pass and lets it begin."""
+    # What was κ is the last one's now.
+    block[at.KAPPA], block[at.LAST_KAPPA] = block[at.LAST_KAPPA], block[at.KAPPA]
+    slots, groups, gamma_leaf = block[at.SLOT_COUNT], block[at.GROUP_COUNT], 0.0
+    if block[at.LEAF] != 0:
+        weights = _numbers(block, at.WEIGHTS, block[at.LEVEL_COUNT] + 1, like)
+        gamma_leaf = tree.gammas(weights, block[at.COMBINE])[-1]
+    _prepare(
+        block[at.KIND], block[at.COSINE], gamma_leaf, _table(block, at.CONSTANTS, slots, k.CONSTANTS, like),
+        _numbers(block, at.STEPS, slots, _STEP), _table(block, at.PLACES, slots, passes.PLACE_COLUMNS, _WHOLE),
+        _numbers(block, at.MOVED, slots, _BYTE), _numbers(block, at.FIRST, slots, _BYTE),
+        _table(block, at.NOW, groups, OPTIONS, _REAL), _table(block, at.LAST, groups, OPTIONS, _REAL),
+        _numbers(block, at.SETTINGS, 3, _REAL),
+    )  # fmt: skip
+    passes.start(control, passes.OBSERVING, block[at.THREADS])
+
+
+@kernel
+def _close(block, items, places, moved, like):
+    """Thread 0 sees that all parameters have moved, and notes what the next step looks back on."""
+    groups = block[at.GROUP_COUNT]
+    if block[at.LEAF] != 0 and block[at.OUTCOME] == LEARNED_WELL:
+        _finish(block, items, places, moved, _numbers(block, at.SETTINGS, 3, _REAL), like)
+    for slot in range(len(places)):
+        moved[slot] = places[slot, passes.ACTIVE] != 0
+    _table(block, at.LAST, groups, OPTIONS, _REAL)[:] = _table(block, at.NOW, groups, OPTIONS, _REAL)
+
+
+@kernel
+def work(block, me, like):
+    """One thread's part of a step. Thread 0 makes the step; the others help with the passes."""
+    kind, leaf, threads, do, chunk = (
+        block[at.KIND], block[at.LEAF] != 0, block[at.THREADS], block[at.DO], block[at.CHUNK]
+    )  # fmt: skip
+    slots, cells, pause = block[at.SLOT_COUNT], block[at.CELL_COUNT], block[at.PAUSE]
+    control = _numbers(block, at.CONTROL, passes.COUNTERS + 2 * passes.LINE * threads, _WHOLE)
+    ranges = _numbers(block, at.RANGES, threads + 1, _WHOLE)
+    items = _table(block, at.ITEMS, block[at.ITEM_COUNT], passes.ITEM_COLUMNS, _WHOLE)
+    places = _table(block, at.PLACES, slots, passes.PLACE_COLUMNS, _WHOLE)
+    constants = _table(block, at.CONSTANTS, slots, k.CONSTANTS, like)
+    if do & at.OBSERVE:
+        if me == 0:
+            _open(block, control, like)
+        passes.wait(control, passes.PHASE, passes.OBSERVING, pause)
+        norms = block[at.COSINE] != 0 or block[at.LEARNS_HERE] == 0
+        passes.observe(
+            me, threads, chunk, kind, leaf, norms, control, ranges, items, places, constants,
+            _table(block, at.LAST_KAPPA, 2, cells, _REAL), _table(block, at.SUMS, 3, block[at.ROW_COUNT], _REAL), like,
+        )  # fmt: skip
+    if me == 0 and do & at.LEARN:
+        passes.wait(control, passes.DONE, len(items), pause)
+        _learn(block, like)
+    if do & at.MOVE:
+        if me == 0:
+            passes.start(control, passes.MOVING, threads)
+        passes.wait(control, passes.PHASE, passes.MOVING, pause)
+        passes.move(
+            me, threads, chunk, kind, leaf, control, ranges, items, places, constants,
+            _table(block, at.KAPPA, 2, cells, _REAL), _table(block, at.LAST_KAPPA, 2, cells, _REAL),
+            _numbers(block, at.SLOPES, len(items), _REAL), like,
+        )  # fmt: skip
+    if me == 0:
+        passes.wait(control, passes.DONE_2 if do & at.MOVE else passes.DONE, len(items), pause)
+        if do & at.MOVE:
+            _close(block, items, places, _numbers(block, at.MOVED, slots, _BYTE), like)
