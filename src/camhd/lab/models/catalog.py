@@ -148,7 +148,8 @@ def _resnet(
 ) -> Build:
     _needs(name, problem, images=True)
     _at_most(name, numbers, 1)
-    return partial(build, problem.classes, *(numbers or (1.0,)), problem.shape[0])
+    (width,) = numbers or (1.0,)
+    return partial(build, problem.classes, width, problem.shape[0])
 
 
 def _recurrent(
