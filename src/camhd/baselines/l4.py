@@ -121,7 +121,7 @@ def _all_finite(tensors: list[Tensor]) -> bool:
 def _checked_loss(loss: float | Tensor) -> float:
     if isinstance(loss, Tensor) and loss.numel() != 1:
         raise ValueError(f"L4 needs the loss as one number, got a tensor of shape {tuple(loss.shape)}; take its mean.")
-    value = float(loss)
+    value = float(loss.detach() if isinstance(loss, Tensor) else loss)
     if value < 0 and math.isfinite(value):
         raise ValueError(
             f"L4 needs a loss of 0 or more, because it aims at a share of the lowest one, got {value}; "
