@@ -4,7 +4,7 @@ All of them take a batch first and give logits (or, for a regression, the values
 has that name here, so that a table of learned rates reads well.
 """
 
-from .catalog import NAMES, describe, family, find
+from .catalog import NAMES, describe, find
 from .ffnn import ffnn, logistic
 from .lenet import LeNet5, lenet5
 from .recurrent import CharacterModel, gru, lstm
@@ -32,7 +32,6 @@ __all__ = [
     "TransformerBlock",
     "TransformerShape",
     "describe",
-    "family",
     "ffnn",
     "find",
     "gru",

@@ -40,7 +40,6 @@ class Kind:
 
     usage: str  # its name, and which numbers may follow
     about: str
-    family: str  # what its settings are called in the paper's table
     make: Callable[[str, tuple[float, ...], Problem], Build]
 
 
@@ -59,15 +58,6 @@ def find(name: str, shape: tuple[int, ...], classes: int, task: str = "classific
     """
     kind, numbers = _parse(name)
     return KINDS[kind].make(name, numbers, Problem(tuple(shape), classes, task))
-
-
-def family(name: str) -> str:
-    """The kind of network as the paper's table of settings calls it.
-
-    >>> family("ffnn:1000,1000"), family("resnet34:0.25")
-    ('ffnn', 'resnet')
-    """
-    return KINDS[_parse(name)[0]].family
 
 
 def describe() -> dict[str, str]:
@@ -169,15 +159,13 @@ def _transformer(name: str, numbers: tuple[float, ...], problem: Problem) -> Bui
 
 
 KINDS = {
-    "ffnn": Kind("ffnn[:sizes]", "feed-forward, hidden layers 100,100 unless sizes are given", "ffnn", _ffnn),
-    "logistic": Kind("logistic", "no hidden layer: logistic or linear regression", "logistic", _logistic),
-    "lenet5": Kind("lenet5", "LeNet-5 for images of 28 × 28 or 32 × 32", "lenet5", _lenet5),
-    "resnet18": Kind("resnet18[:width]", "ResNet-18 for small images", "resnet", partial(_resnet, resnet18)),
-    "resnet34": Kind("resnet34[:width]", "ResNet-34 for small images", "resnet", partial(_resnet, resnet34)),
-    "lstm": Kind("lstm[:width[,depth]]", "LSTM character model, 128,1", "recurrent", partial(_recurrent, lstm)),
-    "gru": Kind("gru[:width[,depth]]", "GRU character model, 128,1", "recurrent", partial(_recurrent, gru)),
-    "transformer": Kind(
-        "transformer[:width[,depth[,heads]]]", "decoder-only transformer, 64,2,4", "transformer", _transformer
-    ),
+    "ffnn": Kind("ffnn[:sizes]", "feed-forward, hidden layers 100,100 unless sizes are given", _ffnn),
+    "logistic": Kind("logistic", "no hidden layer: logistic or linear regression", _logistic),
+    "lenet5": Kind("lenet5", "LeNet-5 for images of 28 × 28 or 32 × 32", _lenet5),
+    "resnet18": Kind("resnet18[:width]", "ResNet-18 for small images", partial(_resnet, resnet18)),
+    "resnet34": Kind("resnet34[:width]", "ResNet-34 for small images", partial(_resnet, resnet34)),
+    "lstm": Kind("lstm[:width[,depth]]", "LSTM character model, 128,1", partial(_recurrent, lstm)),
+    "gru": Kind("gru[:width[,depth]]", "GRU character model, 128,1", partial(_recurrent, gru)),
+    "transformer": Kind("transformer[:width[,depth[,heads]]]", "decoder-only transformer, 64,2,4", _transformer),
 }
 NAMES = tuple(KINDS)

@@ -12,12 +12,11 @@ from .config import FORMAT, RunConfig
 from .environment import environment
 from .files import RunLockedError
 from .read import find, load, read
-from .run import QUANTILES, Run, Runs, metrics_of
+from .run import Run, Runs, metrics_of
 from .write import InFolder, InMemory, Record
 
 __all__ = [
     "FORMAT",
-    "QUANTILES",
     "InFolder",
     "InMemory",
     "Record",

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...report import QUANTILES
 from .config import RunConfig
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Line = Mapping[str, Any]
-
-QUANTILES = ("min", "5 %", "25 %", "median", "75 %", "95 %", "max")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
@@ -18,8 +19,6 @@ from .text import from_json, to_json
 
 class Record(Protocol):
     """Where a run writes what it does."""
-
-    path: Path | None
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line to the history."""
@@ -39,8 +38,6 @@ class Record(Protocol):
 
 class InMemory:
     """A record that is not kept."""
-
-    path: Path | None = None
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
@@ -147,7 +144,7 @@ class InFolder:
         path = self.path / CHECKPOINT
         state: dict[str, Any] | None = None
         if path.exists():
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = _load(path)
         length = 0 if state is None else int(state.pop("history"))
         if self._file.seek(0, os.SEEK_END) < length:
             raise ValueError(
@@ -176,3 +173,13 @@ class InFolder:
         if self._history is None:
             raise RuntimeError(f"The run in {str(self.path)!r} is finished, or not open.")
         return self._history
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        raise ValueError(
+            f"{str(path)!r} cannot be read, so the run cannot go on; give 'overwrite' to begin again. ({error})"
+        ) from error
+    return state
