@@ -156,8 +156,8 @@ def _start(job: Job, parts: Parts) -> dict[str, Any]:
         "steps_per_epoch": len(parts.train),
         "task": parts.task.name,
         "metric": parts.task.metric,
-        "examples": {"train": len(job.train), "valid": len(job.valid)},
-        "note": job.dataset.note,
+        "examples": {"train": len(job.source.train), "valid": len(job.source.valid)},
+        "note": job.source.dataset.note,
         "groups": report.groups(parts.driver.optimizer),
     }
 
