@@ -200,8 +200,9 @@ def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     dtype = torch.float64 if inputs.is_floating_point() else torch.int64
     channels = inputs.shape[1]
     total, squares = torch.zeros(channels, dtype=dtype), torch.zeros(channels, dtype=dtype)
+    squared = torch.int32 if inputs.dtype == torch.uint8 else dtype  # wide enough for a square, and no wider
     for piece in inputs.split(_PIECE):
-        values = piece.to("cpu", torch.float64 if dtype == torch.float64 else torch.int32).transpose(0, 1).flatten(1)
+        values = piece.to("cpu", squared).transpose(0, 1).flatten(1)
         total += values.sum(1, dtype=dtype)
         squares += (values * values).sum(1, dtype=dtype)
     count = inputs.numel() // channels
