@@ -43,6 +43,8 @@ def add(name: str, path: Path | str, note: str | None = None, folder: Path | str
         target = source  # where it is found anyway
     edition, contents = _checked(source, contents, note, folder)
     build(name, source, contents, edition.note, _vouch(name, source, folder))
+    if target != source:
+        target, contents = places.unpack(target, contents, root, _vouch(name, source, folder))
     _require_free(target, contents, root)
     files = {} if target == source else dict(contents)
     if edition.vouched:

@@ -26,7 +26,7 @@ class About:
 
 ABOUT: Mapping[str, About] = {
     "digits": About(
-        "handwritten digits, 8 × 8, inside scikit-learn",
+        "handwritten digits, 8 × 8",
         "classification",
         1437,
         360,
@@ -66,7 +66,7 @@ ABOUT: Mapping[str, About] = {
         "for non-commercial use",
     ),
     "diabetes": About(
-        "442 patients, ten measurements, inside scikit-learn",
+        "442 patients, ten measurements each",
         "regression",
         353,
         89,
@@ -74,7 +74,7 @@ ABOUT: Mapping[str, About] = {
         "none stated; cite Efron et al. (2004)",
     ),
     "text": About(
-        "Python's language reference, inside Python",
+        "Python's language reference, character by character",
         "language",
         None,
         None,

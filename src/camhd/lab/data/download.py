@@ -11,6 +11,7 @@ import errno
 import importlib
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -68,7 +69,18 @@ def get(
             path = target.place / file.name
             if not (path.is_file() and path.stat().st_size == file.size and file.matches(path.read_bytes())):
                 _fetch(file, path, [*mirrors, *edition.mirrors], progress or _silent)
+    _unpack(target, root, places.remedy(name, folder, target))
     return describe([name], folder)[0]
+
+
+def _unpack(archive: places.Copy, root: Path, remedy: str) -> None:
+    """Put the members of an archive in its place, if there is room for both for a moment."""
+    _, contents = places.check(archive, remedy)
+    copy, contents = places.unpack(archive, contents, root, remedy)
+    if copy != archive and shutil.disk_usage(root).free > 2 * sum(map(len, contents.values())):
+        writing.put(copy.place, contents)
+        for path in archive.files.values():
+            path.unlink()
 
 
 def _silent(name: str, done: int, size: int) -> None:

@@ -40,11 +40,13 @@ class Format:
         files: their names.
         folders: where they lie, below the folder of the data set.
         read: what reads images and labels out of them; None for a text.
+        unpacked: for an archive, the format of what is in it, which is much faster to read.
     """
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
     read: Reader | None
+    unpacked: str | None = None
 
 
 FORMATS: Mapping[str, Format] = {
@@ -52,8 +54,8 @@ FORMATS: Mapping[str, Format] = {
     "idx": Format(_IDX, ("", "raw"), read_idx),
     "cifar-binary": Format(cifar.BINARY, ("cifar-10-batches-bin", ""), cifar.read_binary),
     "cifar-python": Format(cifar.PYTHON, ("cifar-10-batches-py", ""), cifar.read_python),
-    "cifar-binary.tar.gz": Format(("cifar-10-binary.tar.gz",), ("",), cifar.read_binary_archive),
-    "cifar-python.tar.gz": Format(("cifar-10-python.tar.gz",), ("",), cifar.read_python_archive),
+    "cifar-binary.tar.gz": Format(("cifar-10-binary.tar.gz",), ("",), cifar.read_binary_archive, "cifar-binary"),
+    "cifar-python.tar.gz": Format(("cifar-10-python.tar.gz",), ("",), cifar.read_python_archive, "cifar-python"),
     "svhn": Format(svhn.FILES, ("",), svhn.read),
     "text": Format((text.FILE,), ("",), None),
 }

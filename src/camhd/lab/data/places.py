@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import vouching
+from . import archives, vouching
 from .errors import DataError, MissingData
 from .formats import FORMATS, KINDS
 from .published import EDITIONS, Edition, File
@@ -155,6 +155,18 @@ def found(name: str, folder: Path | str | None) -> Copy:
             f"{remedy(name, folder)} Looked in {looked}.",
         )
     return copy
+
+
+def unpack(copy: Copy, contents: dict[str, bytes], root: Path, remedy: str) -> tuple[Copy, dict[str, bytes]]:
+    """The members of an archive as the files of their own format, where each of them is known; else the archive."""
+    inside = FORMATS[copy.format].unpacked
+    for edition in EDITIONS[copy.name] if inside is not None else ():
+        if edition.format == inside:
+            ((name, content),) = contents.items()
+            found = archives.members(content, copy.place / name, FORMATS[inside].files, remedy)
+            if all(file.matches(found[file.name]) for file in edition.files):
+                return Copy(copy.name, root / HOMES[copy.name][0] / FORMATS[inside].folders[0], inside), found
+    return copy, contents
 
 
 def download_copy(name: str, root: Path) -> Copy:

@@ -172,12 +172,42 @@ CIFAR10 = (
     Edition(
         "cifar-binary",
         (
-            File("data_batch_1.bin", 30_730_000, "5dd7e06a14cb22eb9f671a540d1b7c25"),
-            File("data_batch_2.bin", 30_730_000, "5ea93a67294ea407fff1d09f752e9692"),
-            File("data_batch_3.bin", 30_730_000, "942cd6a4bcdd0dd3c604fbe906cb4421"),
-            File("data_batch_4.bin", 30_730_000, "ae636b3ba5c66a11e91e8cb52e771fcb"),
-            File("data_batch_5.bin", 30_730_000, "53f37980c15c3d472c316c40844f3f0d"),
-            File("test_batch.bin", 30_730_000, "803d5f7f4d78ea53de84dbe85f74fb6d"),
+            File(
+                "data_batch_1.bin",
+                30_730_000,
+                "5dd7e06a14cb22eb9f671a540d1b7c25",
+                "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+            ),
+            File(
+                "data_batch_2.bin",
+                30_730_000,
+                "5ea93a67294ea407fff1d09f752e9692",
+                "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+            ),
+            File(
+                "data_batch_3.bin",
+                30_730_000,
+                "942cd6a4bcdd0dd3c604fbe906cb4421",
+                "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+            ),
+            File(
+                "data_batch_4.bin",
+                30_730_000,
+                "ae636b3ba5c66a11e91e8cb52e771fcb",
+                "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+            ),
+            File(
+                "data_batch_5.bin",
+                30_730_000,
+                "53f37980c15c3d472c316c40844f3f0d",
+                "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+            ),
+            File(
+                "test_batch.bin",
+                30_730_000,
+                "803d5f7f4d78ea53de84dbe85f74fb6d",
+                "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+            ),
         ),
     ),
     Edition(
