@@ -100,9 +100,11 @@ def _level(name: str, groups: Sequence[str] | None, columns: Sequence[Sequence[M
     found = [[one["rates"][name] for one in column if name in (one.get("rates") or {})] for column in columns]
     first = next(one for column in found for one in column)
     kind = "values" if "values" in first else "quantiles"
-    values, errors = _means([[one.get(kind, ()) for one in column] for column in found], len(first[kind]))
+    rows = len(first[kind])
+    # A run whose record has another shape is left out of the mean.
+    found = [[one for one in column if len(one.get(kind, ())) == rows] for column in found]
+    values, errors = _means([[one[kind] for one in column] for column in found], rows)
     if kind == "values":
-        rows = len(first["values"])
         named = [str(group) for group in groups or ()]
         named = named if len(named) == rows else [f"{name} {i + 1}" for i in range(rows)]
         return Level(name, int(first["count"]), named, values, errors)
@@ -164,10 +166,11 @@ def _pour(one: Mapping[str, Any], bins: list[float], low: float, high: float) ->
 
 
 def _weights(columns: Sequence[Sequence[Mapping[str, Any]]]) -> Weights | None:
-    found = [[one["weights"] for one in column if one.get("weights")] for column in columns]
-    first = next((one for column in found for one in column), None)
+    known = [[one["weights"] for one in column if one.get("weights")] for column in columns]
+    first = next((one for column in known for one in column), None)
     if first is None:
         return None
+    found = [[one for one in column if list(one) == list(first)] for column in known]
     if all(isinstance(value, Mapping) for value in first.values()):
         layers = list(first)
         levels = list(dict.fromkeys(level for layer in first.values() for level in layer))

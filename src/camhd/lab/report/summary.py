@@ -77,7 +77,7 @@ def table(task: Task, published: Sequence[Published] = ()) -> Table:
         (Column("n", "n", "Runs that count: seeds or folds."), _count),
         *_metrics(task),
         *_published(task, published),
-        (Column("step_ms", "ms per step", "Time of the optimizer's step: the median of each run, averaged."), _step),
+        (Column("step_ms", "ms/step", "Time of the optimizer's step: the median of each run, averaged."), _step),
         (Column("seconds", "Time", "Time of a whole run, averaged."), _time),
     ]
     columns = [column for column, _ in makers]
@@ -125,7 +125,7 @@ def _metrics(task: Task) -> list[tuple[Column, Maker]]:
     against = f"Welch's test: how likely a difference from {first.name!r} at least as large would be by chance alone."
     found: list[tuple[Column, Maker]] = [
         (Column(f"final:{main.key}", f"{main.title}{unit}", end), lambda m: _mean(m, m.finals(main.key), main)),
-        (Column(f"best:{main.key}", f"Best epoch{unit}", best), lambda m: _mean(m, m.bests(main.key), main)),
+        (Column(f"best:{main.key}", "Best epoch", best), lambda m: _mean(m, m.bests(main.key), main)),
         (Column("p", "p", against), lambda m: _chance(m, first, main)),
     ]
     for metric in task.metrics[1:]:

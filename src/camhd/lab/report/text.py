@@ -24,7 +24,7 @@ def mean_and_error(summary: Summary, percent: bool = False, unit: str = "") -> s
     if percent:
         decimals = 2
     elif math.isfinite(error) and error > 0:
-        decimals = _decimals(error, 2)
+        decimals = min(_decimals(error, 2), max(4, _decimals(mean, 2)))
     else:
         decimals = _decimals(mean, 4)
     if decimals > 6:

@@ -18,15 +18,15 @@ const AXES = {
 
 function learningCurves(task, legend) {
   const link = new Link();
-  const state = { axis: "epochs", log: { true: "miss", false: "log" } };
+  const state = { axis: "epochs" };
   const shown = task.metrics.filter((metric) => metric.key !== "train_accuracy");
   const plots = shown.map((metric) => curvePlot(task, metric, legend, state, link));
   const update = () => plots.forEach((plot) => plot.update());
   legend.listeners.push(update);
   const timed = task.methods.some((method) => known(method.seconds).length);
   return el("div", { class: "card" },
-    el("header", {}, el("h3", {}, "Learning curves"),
-      timed ? choice("Horizontal axis", [["epochs", "by epoch"], ["seconds", "by time"]], "epochs", (value) => { state.axis = value; link.zoomed = null; update(); }) : null),
+    el("header", {}, el("h3", {}, "Learning curves"), link.undo,
+      timed ? choice("Horizontal axis", [["epochs", "by epoch"], ["seconds", "by time"]], "epochs", (value) => { state.axis = value; link.reset(); update(); }) : null),
     legend.node,
     el("div", { class: "plots" }, plots.map((plot) => plot.node)),
     el("p", { class: "caption" }, "Mean over runs; the band is one standard error to either side. Drag to zoom, or click and turn the wheel; double-click shows everything again."));
@@ -34,7 +34,7 @@ function learningCurves(task, legend) {
 
 /** One metric. On its log scale an accuracy is drawn by its distance from 100 %. */
 function curvePlot(task, metric, legend, state, link) {
-  let log = !metric.percent && task.methods.every((method) => known(method.curves[metric.key].mean).every((value) => value > 0));
+  let log = !metric.higher && task.methods.every((method) => known(method.curves[metric.key].mean).every((value) => value > 0));
   const kind = () => (log ? (metric.percent ? "miss" : "log") : "linear");
   const series = () => task.methods.flatMap((method, index) => (legend.shows(index) ? [{
     index, name: method.name + (method.unfinished ? " (unfinished)" : ""), xs: method[state.axis],

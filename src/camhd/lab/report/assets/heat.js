@@ -7,7 +7,7 @@ function edges(steps) {
   return [steps[0] - half, ...middle, steps.at(-1) + (steps.length > 1 ? (steps.at(-1) - steps.at(-2)) / 2 : 0.5)];
 }
 
-/** Fill the canvas: `rows` of numbers, `colour(value)` → a colour, or null to leave a hole. */
+/** Fill the canvas: `rows` of numbers, `colour(value, column)` → a colour, or null to leave a hole. */
 function paintHeat(rows, steps, colour, { x, y, left, top, canvas }, upward = false) {
   const context = canvas.getContext("2d");
   context.clearRect(0, 0, canvas.width, canvas.height);
@@ -15,7 +15,7 @@ function paintHeat(rows, steps, colour, { x, y, left, top, canvas }, upward = fa
   rows.forEach((row, i) => {
     const [from, to] = upward ? [y(upward(i + 1)) - top, y(upward(i)) - top] : [y(i) - top, y(i + 1) - top];
     row.forEach((value, j) => {
-      const paint = colour(value);
+      const paint = colour(value, j);
       if (!paint || borders[j + 1] < 0) return;
       context.fillStyle = paint;
       // Half a pixel more than needed, lest the background shows through.

@@ -47,12 +47,22 @@ function paintLines(layer, series, { x, y, width }) {
   }
 }
 
-/** What a plot of series needs to fit its vertical axis to what is seen. */
+/** All values between two places, those at the very edges interpolated: the vertical axis is fitted to them. */
 function seen(series, [low, high]) {
-  const slack = (high - low) * 1e-9;
-  return series.flatMap(({ xs, ys, errors }) => [...xs.keys()]
-    .filter((i) => xs[i] >= low - slack && xs[i] <= high + slack && ys[i] !== null)
-    .flatMap((i) => (errors && Number.isFinite(errors[i]) && errors[i] !== null ? [ys[i] - errors[i], ys[i] + errors[i]] : [ys[i]])));
+  const found = [];
+  for (const { xs, ys, errors } of series) {
+    const put = (value, error) => found.push(...(error ? [value - error, value + error] : [value]));
+    for (let i = 0; i < xs.length; i++) {
+      if (ys[i] === null || xs[i] === null) continue;
+      if (xs[i] >= low && xs[i] <= high) put(ys[i], errors?.[i]);
+      if (i === 0 || ys[i - 1] === null) continue;
+      for (const edge of [low, high]) {
+        const part = (edge - xs[i - 1]) / (xs[i] - xs[i - 1]);
+        if (part > 0 && part < 1) put(ys[i - 1] + part * (ys[i] - ys[i - 1]), errors?.[i]);
+      }
+    }
+  }
+  return found;
 }
 
 /** The values of all series at the place nearest to x; the one nearest to y is marked. */

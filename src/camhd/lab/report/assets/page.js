@@ -3,8 +3,7 @@
 function summaryCard(task) {
   const columns = [...task.table.columns];
   const main = task.metrics[0];
-  const finals = known(task.methods.flatMap((method) => method.finals));
-  const limits = finals.length ? [Math.min(...finals), Math.max(...finals)] : [0, 0];
+  const limits = usualRange(known(task.methods.flatMap((method) => method.finals)));
   const rows = task.table.rows.map((row, i) => {
     const cells = row.map(([text, value, mark]) => ({ text, value, mark }));
     cells[0] = { ...cells[0], node: swatch(i) };

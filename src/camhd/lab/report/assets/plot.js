@@ -2,7 +2,11 @@
 
 /** Plots that share their horizontal axis: what is zoomed or pointed at in one is in all. */
 class Link {
-  constructor() { this.plots = new Set(); this.zoomed = null; }
+  constructor() {
+    this.plots = new Set();
+    this.zoomed = null;
+    this.undo = el("button", { type: "button", class: "undo", hidden: true, onclick: () => this.reset() }, "Reset zoom");
+  }
 
   /** Room to the left that all of them leave, so that they line up. */
   left(width) { return Math.min(Math.max(...[...this.plots].map((plot) => plot.wanted)), width * 0.34); }
@@ -10,6 +14,12 @@ class Link {
   zoom(domain) {
     this.zoomed = domain;
     this.plots.forEach((plot) => plot.render());
+    this.undo.hidden = !(domain || [...this.plots].some((plot) => plot.zoomedY));
+  }
+
+  reset() {
+    this.plots.forEach((plot) => { plot.zoomedY = null; });
+    this.zoom(null);
   }
 
   point(x, from) {
@@ -20,7 +30,7 @@ class Link {
 /**
  * One plot. `spec` is what it shows; a subclass or caller may replace it and call `render()`.
  *   title, caption, label  texts; `label` describes the picture to those who do not see it
- *   height                 of the area inside the axes, in pixels
+ *   height, bare           of the area inside the axes, in pixels; whether it has no grid
  *   x: { title, domain, integers, text }
  *   y: { kind, values(domain) → numbers to be seen, metric, percent, text } or { names: [rows] }
  *   paint(layer, { x, y, width, height, canvas })   draws the contents
@@ -37,13 +47,11 @@ class Plot {
       onpointerdown: (event) => this.press(event), onpointermove: (event) => this.move(event),
       onpointerup: (event) => this.release(event), onpointercancel: () => this.forget(), onpointerleave: () => this.leave(),
       onwheel: (event) => this.wheel(event), onkeydown: (event) => this.key(event), onblur: () => this.leave(),
-      ondblclick: () => this.reset(),
+      ondblclick: () => this.link.reset(),
     });
     this.tip = el("div", { class: "tip", hidden: true });
     this.spoken = el("div", { class: "hidden", "aria-live": "polite" });
     this.stage = el("div", { class: "stage" }, this.canvas, this.svg, this.tip, this.spoken);
-    this.undo = el("button", { type: "button", class: "undo", hidden: true, onclick: () => this.reset() }, "Reset zoom");
-    this.stage.append(this.undo);
     const heading = spec.title ? el("figcaption", {}, el("h4", {}, spec.title), spec.caption ? el("span", { class: "caption" }, spec.caption) : null, spec.tools) : null;
     this.node = el("figure", { class: "plot" }, heading, this.stage);
     this.wanted = Math.max(58, 10 + 6.8 * Math.max(0, ...(spec.y.names ?? []).map((name) => name.length)));
@@ -81,11 +89,10 @@ class Plot {
     const layer = draw("g", { "clip-path": `url(#${id})` });
     this.overlay = draw("g", {});
     this.svg.replaceChildren(
-      draw("clipPath", { id }, draw("rect", { x: this.left, y: this.top - 4, width: this.inner + 6, height: this.height + 8 })),
+      draw("clipPath", { id }, draw("rect", { x: this.left, y: this.top - 4, width: this.inner + (this.link.zoomed ? 0 : 6), height: this.height + 8 })),
       this.axes(), layer, this.overlay);
     this.prepare();
     spec.paint(layer, { x: this.x, y: this.y, width: this.inner, height: this.height, left: this.left, top: this.top, canvas: this.canvas, plot: this });
-    this.undo.hidden = !(this.link.zoomed || this.zoomedY);
   }
 
   /** The canvas lies exactly below the area inside the axes. */
@@ -102,15 +109,16 @@ class Plot {
     const across = ticks(this.x, Math.max(2, Math.floor(this.inner / 70)), spec.x.integers);
     const texts = tickTexts(across, spec.x);
     const group = draw("g", {});
+    const bare = spec.y.names || spec.bare; // no grid across a picture
     across.forEach((value, i) => group.append(
-      draw("line", { class: spec.y.names ? "axis" : "grid", x1: this.x(value), x2: this.x(value), y1: spec.y.names ? bottom : this.top, y2: bottom + 4 }),
+      draw("line", { class: bare ? "axis" : "grid", x1: this.x(value), x2: this.x(value), y1: bare ? bottom : this.top, y2: bottom + 4 }),
       draw("text", { x: this.x(value), y: bottom + 18, "text-anchor": "middle" }, texts[i])));
     group.append(draw("text", { x: (this.left + right) / 2, y: bottom + 36, "text-anchor": "middle" }, spec.x.title));
     if (spec.y.names) this.names(group);
     else {
       const up = ticks(this.y, Math.max(3, Math.floor(this.height / 45)));
       tickTexts(up, spec.y).forEach((text, i) => group.append(
-        draw("line", { class: "grid", x1: this.left, x2: right, y1: this.y(up[i]), y2: this.y(up[i]) }),
+        draw("line", { class: bare ? "axis" : "grid", x1: bare ? this.left - 4 : this.left, x2: bare ? this.left : right, y1: this.y(up[i]), y2: this.y(up[i]) }),
         draw("text", { x: this.left - 8, y: this.y(up[i]) + 4, "text-anchor": "end" }, text)));
     }
     group.append(draw("path", { class: "axis", fill: "none", d: `M${this.left},${this.top}V${bottom}H${right}` }));
@@ -180,8 +188,6 @@ class Plot {
     if (next[1] - next[0] > (high - low) / 1000) this.link.zoom(next[0] <= low && next[1] >= high ? null : next);
   }
 
-  reset() { this.zoomedY = null; this.link.zoom(null); }
-
   key(event) {
     const [a, b] = this.domain;
     const at = this.pointed ?? (a + b) / 2;
@@ -189,7 +195,7 @@ class Plot {
     const actions = {
       ArrowLeft: () => this.step(-1, at, step), ArrowRight: () => this.step(1, at, step),
       Home: () => this.show(a), End: () => this.show(b),
-      "+": () => this.magnify(0.7, at), "=": () => this.magnify(0.7, at), "-": () => this.magnify(1.4, at), Escape: () => this.reset(), 0: () => this.reset(),
+      "+": () => this.magnify(0.7, at), "=": () => this.magnify(0.7, at), "-": () => this.magnify(1.4, at), Escape: () => this.link.reset(), 0: () => this.link.reset(),
     };
     if (!actions[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -216,7 +222,11 @@ class Plot {
     const right = this.x(found.x) > this.left + this.inner / 2;
     const wide = this.tip.offsetWidth;
     const from = right ? this.x(found.x) - wide - 14 : this.x(found.x) + 14;
-    Object.assign(this.tip.style, { left: `${clamp(from, 0, Math.max(0, this.width - wide))}px`, top: `${this.top + 4}px` });
+    // Beside the cursor where there is room, otherwise below the plot: what is read must stay in sight.
+    const below = this.inner < 2.2 * wide;
+    Object.assign(this.tip.style, {
+      left: `${clamp(below ? this.left : from, 0, Math.max(0, this.width - wide))}px`, top: `${below ? this.top + this.height + 22 : this.top + 4}px`,
+    });
     if (aloud) this.spoken.textContent = `${found.title}: ${found.rows.map((one) => `${one.name} ${one.value}`).join("; ")}`;
   }
 

@@ -14,6 +14,7 @@ function rateSection(task) {
   add(Math.max(learned, 0));
   return el("div", { class: "card" },
     el("header", {}, el("h3", {}, "The rate view: what the learning rates did"),
+      link.undo,
       able.length > 1 ? el("button", { type: "button", onclick: () => add((holder.children.length + Math.max(learned, 0)) % able.length) }, "Compare with another method") : null),
     overview(task, able, new Link()), holder,
     el("p", { class: "caption" }, "All panels share the axis of steps: point at one and the others follow; drag to zoom into all."));
@@ -144,11 +145,11 @@ function histogramPanel(level, steps, link, keep) {
   const rows = unpack(level.histogram);
   const width = (level.high - level.low) / rows.length;
   const border = (i) => 10 ** (level.low + i * width);
-  const most = extent([rows])[1];
-  // The square root lets thin tails be seen beside a crowd.
-  const colour = (value) => (value > 0 ? viridis(Math.sqrt(value / most)) : null);
+  // Each step by its fullest bin; the square root lets thin tails be seen beside a crowd.
+  const most = steps.map((_, i) => Math.max(...rows.map((row) => row[i])));
+  const colour = (value, i) => (value > 0 ? viridis(Math.sqrt(value / most[i])) : null);
   const plot = new Plot({
-    title: "", height: 240, label: `Histogram of the rates of level ${level.name} by step`, x: stepsAxis(steps),
+    title: "", height: 240, bare: true, label: `Histogram of the rates of level ${level.name} by step`, x: stepsAxis(steps),
     y: { kind: "log", domain: [border(0), border(rows.length)] },
     paint: (layer, frame) => paintHeat(rows, steps, colour, frame, border),
     read: (x, y) => {
@@ -157,7 +158,7 @@ function histogramPanel(level, steps, link, keep) {
       return { x: steps[i], title: atStep(steps[i]), rows: [{ name: `${digits(border(j), 3)} to ${digits(border(j + 1), 3)}`, value: `${digits(100 * rows[j][i], 2)} % of all rates`, near: true }] };
     },
   }, link);
-  return el("div", {}, keep(plot), el("p", { class: "caption" }, `The lighter, the more of the ${whole(level.count)} rates lie there.`));
+  return el("div", {}, keep(plot), el("p", { class: "caption" }, `The lighter, the more of the ${whole(level.count)} rates lie there at that step.`));
 }
 
 /** The weights γ: a line per level, or levels stacked to one; if every layer has its own, a heat map per level. */
@@ -172,7 +173,7 @@ function weightsPanel(weights, steps, link, keep) {
     stacked: () => keep(new Plot({ title: "", height: 170, label: "Weights of the levels by step, stacked", x: stepsAxis(steps), y: { kind: "linear", domain: [0, 1] }, paint: (layer, frame) => paintStack(layer, lines, steps, frame), read }, link)),
     ...Object.fromEntries(weights.levels.map((level, k) => [`of ${level}`, () => {
       const own = weights.layers?.map((_, j) => rows[j * weights.levels.length + k]);
-      return heatPanel(weights.layers, own, steps, link, keep, [0, 1], false, `Weight of level ${level} by layer and step`);
+      return heatPanel(weights.layers, own, steps, link, keep, extent([own]), false, `Weight of level ${level} by layer and step`);
     }])),
   };
   const offered = weights.layers ? weights.levels.map((level) => [`of ${level}`, level]) : [["lines", "lines"], ["stacked", "stacked"]];

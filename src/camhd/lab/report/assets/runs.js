@@ -18,7 +18,7 @@ function timeCard(task) {
     el("div", { class: "bars" }, timed.map((method) => [el("div", {}, method.name), bar(method[key], limit, text, task.methods.indexOf(method))])));
   const shares = timed.some((method) => known(method.share).length);
   return el("div", { class: "card" }, el("header", {}, el("h3", {}, "Time")), el("div", { class: "plots" },
-    chart("Time of one optimizer step", "Bar: mean over runs of the median step. Line across its end: from the fastest run to the slowest.", "step_ms", most, (value) => `${digits(value, 3)} ms`),
+    chart("Time of one optimizer step", "Mean over runs of the median step; whisker: fastest to slowest run.", "step_ms", most, (value) => `${digits(value, 3)} ms`),
     shares ? chart("Share of the optimizer in training time", "The rest is forward and backward passes, data and validation.", "share", 1, (value) => `${digits(100 * value, 3)} %`) : null));
 }
 

@@ -56,16 +56,28 @@ function sortable(columns, rows, { caption, name, limit = 40 } = {}) {
   return el("div", {}, list, el("div", { class: "scroll" }, made), more);
 }
 
+/** The range of most values: a run that went astray does not press all others together. */
+function usualRange(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  if (!sorted.length) return [0, 0];
+  const at = (share) => sorted[Math.round(share * (sorted.length - 1))];
+  const reach = 3 * (at(0.75) - at(0.25));
+  const inside = sorted.filter((value) => value >= at(0.25) - reach && value <= at(0.75) + reach);
+  return [inside[0], inside.at(-1)];
+}
+
 /** Where a method's runs ended: every run a tick, the mean a dot, its standard error a bar. */
 function forest(values, [low, high], index, label) {
   const usable = known(values);
   if (!usable.length || !(high > low)) return "";
-  const at = (value) => 4 + 142 * (value - low) / (high - low);
+  const at = (value) => 6 + 138 * clamp((value - low) / (high - low), -0.03, 1.03);
   const centre = mean(usable);
   const spread = Math.sqrt(usable.reduce((sum, value) => sum + (value - centre) ** 2, 0) / Math.max(usable.length - 1, 1) / usable.length);
   const colour = lineStyle(index).colour;
   return draw("svg", { class: "forest", viewBox: "0 0 150 22", role: "img", "aria-label": label },
     draw("line", { x1: 0, x2: 150, y1: 11, y2: 11, stroke: "var(--grid)" }),
+    usable.some((value) => value < low) ? draw("path", { d: "M0,11l6,-4v8Z", fill: colour }) : null,
+    usable.some((value) => value > high) ? draw("path", { d: "M150,11l-6,-4v8Z", fill: colour }) : null,
     usable.map((value) => draw("line", { x1: at(value), x2: at(value), y1: 4, y2: 18, stroke: colour, "stroke-opacity": 0.45, "stroke-width": 1.5 })),
     draw("line", { x1: at(centre - spread), x2: at(centre + spread), y1: 11, y2: 11, stroke: colour, "stroke-width": 4, "stroke-opacity": 0.7 }),
     draw("path", { d: lineStyle(index).marker(at(centre), 11, 4.5), fill: colour }));
