@@ -12,7 +12,7 @@ import typer
 from ..lab import bench as lab
 from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
-from . import show
+from . import data, show
 
 T = TypeVar("T")
 
@@ -25,6 +25,9 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
+
+
+app.add_typer(data.app, name="data")
 
 
 @app.callback()

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...report.reading import MECHANIC
 from .drivers import Driver
-
-MECHANIC = "_mechanic"
 
 
 class MechanicDriver(Driver):
@@ -38,9 +37,7 @@ class MechanicDriver(Driver):
         super().load_state_dict({**state, "state": {**state["state"], MECHANIC: named}})
 
     def rate(self) -> float | None:
-        state: Mapping[Any, Any] = self._torch.state
-        own = state.get(MECHANIC)
-        return None if own is None else float(own["s"].sum()) * float(self._torch.param_groups[0]["lr"])
+        return super().rate() if MECHANIC in self._torch.state else None  # which it has from the first step on
 
     def _params(self) -> list[Tensor]:
         return [p for group in self._torch.param_groups for p in group["params"]]
