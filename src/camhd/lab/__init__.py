@@ -1,6 +1,7 @@
 """The laboratory: compare optimizers on real tasks, keep records, look at what the rates did.
 
-`train` trains once, `compare` with several optimizers and seeds, and `load` reads records back. `import camhd` never imports any of it.
+`train` trains once, `compare` with several optimizers and seeds, and `load` reads records back. `import camhd` never
+imports any of it.
 """
 
 from .compare import Comparison, Entrant, compare
