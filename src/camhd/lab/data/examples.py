@@ -136,8 +136,12 @@ def from_tensors(
     choose("task", task, TASKS)
     for part, (inputs, targets) in {"train": train, "test": test}.items():
         _check(part, task, inputs, targets)
-    if classes is None:
-        classes = _count(task, [train, test])
+    if train[0].shape[1:] != test[0].shape[1:]:
+        shapes = f"{tuple(train[0].shape[1:])} and {tuple(test[0].shape[1:])}"
+        raise ValueError(f"The inputs of 'train' and 'test' must be of one shape, but those are {shapes}.")
+    counted = _count(task, [train, test])
+    if classes is not None and classes < counted:
+        raise ValueError(f"'classes' must be at least {counted}, because that many occur, got {classes}.")
     if normalise is None:
         normalise = train[0].dtype == torch.uint8 and task != "language"
     mean, std = statistics(train[0]) if normalise else (None, None)
@@ -146,7 +150,7 @@ def from_tensors(
         task=task,
         train=Examples(*train, mean, std),
         test=Examples(*test, mean, std),
-        classes=classes,
+        classes=counted if classes is None else classes,
         shape=tuple(train[0].shape[1:]),
         note=note,
         fingerprint=fingerprint(task, [*train, *test]),

@@ -76,7 +76,12 @@ def _set(stack: _Stack, items: list[Any]) -> None:
 
 
 def _reduce(stack: _Stack) -> None:
-    stack.append(Call(*_last(stack, 2)))
+    function, arguments = _last(stack, 2)
+    match function, arguments:
+        case Name("_codecs encode"), (str(value), "latin1"):  # how Python 3 writes bytes for Python 2
+            stack.append(value.encode("latin-1"))
+        case _:
+            stack.append(Call(function, arguments))
 
 
 def _build(stack: _Stack) -> None:
@@ -148,8 +153,9 @@ def _run(content: bytes) -> object:
             _ACTIONS[name](stack)
         elif name not in _NOTHING:
             raise ValueError(f"the opcode {name}, which no list of numbers needs")
-    (result,) = stack
-    return result
+    if len(stack) != 1 or stack[0] is _MARK:
+        raise ValueError(f"a damaged pickle that leaves {len(stack)} values on the stack")
+    return stack[0]
 
 
 def text(value: object) -> object:
@@ -173,8 +179,6 @@ def array(value: object) -> tuple[tuple[int, ...], bytes]:
         raise ValueError(f"an array of {_told(kind)}, not of unsigned bytes")
     if fortran or not isinstance(shape, tuple) or not all(type(size) is int and size >= 0 for size in shape):
         raise ValueError("an array that is not in C order")
-    if isinstance(data, Call) and data.function == Name("_codecs encode"):  # how protocol 2 of Python 3 writes bytes
-        data = _first(data.arguments)
     if isinstance(data, str):
         data = data.encode("latin-1")
     if not isinstance(data, bytes):
