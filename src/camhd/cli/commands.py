@@ -13,6 +13,7 @@ from ..lab import bench as lab
 from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
 from . import show
+from .report import report
 
 T = TypeVar("T")
 
@@ -25,6 +26,9 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
+
+
+app.command()(report)
 
 
 @app.callback()
