@@ -23,8 +23,8 @@ ENVIRONMENT = {
     "commit": "297d36a",
     "machine": "a machine of 2 cores",
     "threads": 2,
-    "started": "2026-11-15T21:04:00+00:00",
 }
+_JUDGED = {"classification": "accuracy", "regression": "r2", "language": "loss"}
 
 # label, optimizer, options, levels with their number of groups, how good it is
 METHODS: tuple[tuple[str, str, dict[str, Any], dict[str, int], float], ...] = (
@@ -56,7 +56,7 @@ def compared(
     **config: Any,
 ) -> Path:
     """What `camhd compare` leaves behind: every method, every seed."""
-    for label, optimizer, options, levels, skill in methods:
+    for number, (label, optimizer, options, levels, skill) in enumerate(methods):
         for seed in range(seeds):
             made_run(
                 folder,
@@ -67,6 +67,7 @@ def compared(
                 skill=skill,
                 seed=seed,
                 layers=layers,
+                started=f"2026-11-15T21:{number:02}:{seed:02}+00:00",
                 **config,
             )
     return folder
@@ -89,12 +90,13 @@ def made_run(
     task: str = "classification",
     layer_weights: bool = False,
     note: str = "",
+    started: str = "2026-11-15T21:04:00+00:00",
     **config: Any,
 ) -> Path:
     """One run's folder. `status=None` leaves it unfinished."""
     options = {"lr": 1e-3} if options is None else dict(options)
     full = {"model": "ffnn:100,100", "data": "digits", "split": "full", "batch_size": 64, "augment": None}
-    full |= {"dtype": "float32", **config}
+    full |= {"dtype": "float32", "device": "cpu", "fingerprint": "made", **config}
     name = "-".join(map(str, (full["model"], full["data"], optimizer, *options.values(), seed)))
     run = folder / "".join(c if c.isalnum() or c in "-." else "-" for c in name)
     run.mkdir(parents=True)
@@ -109,10 +111,11 @@ def made_run(
         k: [k] if n == 1 else list(layers) if n == len(layers) else None for k, n in (levels or {"lr": 1}).items()
     }
     start = {"kind": "start", "parameters": 12_345, "steps_per_epoch": steps_per_epoch, "groups": groups, "note": note}
+    start |= {"task": task, "metric": _JUDGED[task], "examples": {"train": 1438, "valid": 359}}
     lines = [start, *sorted([*rates, *rows], key=lambda line: line["step"])]
     run.joinpath("history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if status is not None:
-        run.joinpath("result.json").write_text(json.dumps(_result(rows, status, steps_per_epoch)))
+        run.joinpath("result.json").write_text(json.dumps(_result(rows, status, steps_per_epoch, started)))
     return run
 
 
@@ -135,7 +138,8 @@ def _epochs(
             row["train_accuracy"] = 0.1 if broken else 1 - 0.8 * error / 3
             row["valid_accuracy"] = 0.1 if broken else 1 - error / 3 + draw.gauss(0, 0.001)
         seconds = 1.1 + 0.1 * slow + abs(draw.gauss(0, 0.05))
-        row["time"] = {"seconds": seconds, "optimizer_seconds": seconds * (0.1 + 0.05 * slow)}
+        row["time"] = {"seconds": seconds, "train_seconds": 0.9 * seconds, "valid_seconds": 0.1 * seconds}
+        row["time"]["optimizer_seconds"] = seconds * (0.1 + 0.05 * slow)
         rows.append(row)
     return rows
 
@@ -183,7 +187,7 @@ def _weights(levels: dict[str, int], progress: float) -> dict[str, float]:
     return {name: value / sum(raw) for name, value in zip(levels, raw, strict=True)}
 
 
-def _result(rows: list[dict[str, Any]], status: str, steps: int) -> dict[str, Any]:
+def _result(rows: list[dict[str, Any]], status: str, steps: int, started: str) -> dict[str, Any]:
     metrics = [{k: v for k, v in row.items() if k not in ("kind", "step", "time", "epoch")} for row in rows]
     better = "valid_accuracy" if "valid_accuracy" in metrics[0] else "valid_r2"
     best = max(range(len(rows)), key=lambda i: metrics[i][better])
@@ -196,6 +200,11 @@ def _result(rows: list[dict[str, Any]], status: str, steps: int) -> dict[str, An
         "steps": len(rows) * steps,
         "final": metrics[-1],
         "best": {**metrics[best], "epoch": best + 1},
-        "time": {"seconds": seconds, "optimizer_seconds": own, "step_ms": 1e3 * own / (len(rows) * steps)},
+        "time": {
+            "started": started,
+            "seconds": seconds,
+            "optimizer_seconds": own,
+            "step_ms": 1e3 * own / (len(rows) * steps),
+        },
         "environment": ENVIRONMENT,
     }

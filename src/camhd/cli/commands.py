@@ -13,6 +13,7 @@ from ..lab import bench as lab
 from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
 from . import data, show
+from .report import report
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-
+app.command()(report)
 app.add_typer(data.app, name="data")
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from .source import Source
 from .study import Study, study
-from .summary import Published
+from .summary import Published, headline
 
-__all__ = ["Published", "Study", "study", "write", "write_study"]
+__all__ = ["Published", "Study", "headline", "study", "write", "write_figures", "write_study"]
 
 
 def write(
@@ -48,10 +48,15 @@ def write(
     """
     made = study(runs, title, first, published, remarks)
     if figures is not None:
-        from .figures import draw
-
-        draw(made, Path(figures))
+        write_figures(made, figures)
     return write_study(made, path)
+
+
+def write_figures(made: Study, folder: str | Path) -> list[Path]:
+    """Write the figures and tables of runs that have been read already; gives the files."""
+    from .figures import draw
+
+    return draw(made, Path(folder))
 
 
 def write_study(made: Study, path: str | Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 from .source import Entry
 
 # Entries of a configuration that tell runs of one method apart, or say nothing.
-_OF_THE_RUN = ("id", "seed", "format")
+_OF_THE_RUN = ("id", "seed", "format", "label")
 _MORE_WORDS = 3
 
 
@@ -84,10 +84,10 @@ class Task:
     def metrics(self) -> list[Metric]:
         """What was measured after every epoch; the most telling first."""
         rows = (row for method in self.methods for run in method.shown for row in (run.final, *run.epochs[-1:]))
-        keys = {key for row in rows for key in row} - {"epoch", "step", "seconds", "optimizer_seconds"}
-        known = ("valid_accuracy", "valid_r2", "valid_loss", "train_loss", "train_accuracy")
-        order = [key for key in known if key in keys] + sorted(keys - set(known))
-        return [self._metric(key) for key in order]
+        keys = {key for row in rows for key in row if key.startswith(("valid_", "train_"))} - {"train_seconds"}
+        judged = [f"valid_{run.start['metric']}" for m in self.methods for run in m.runs if "metric" in run.start][:1]
+        known = [*judged, "valid_accuracy", "valid_r2", "valid_loss", "train_loss", "train_accuracy", *sorted(keys)]
+        return [self._metric(key) for key in dict.fromkeys(known) if key in keys]
 
     def _metric(self, key: str) -> Metric:
         kind, _, rest = key.partition("_")
@@ -121,7 +121,7 @@ def tasks(runs: Iterable[Entry], first: str | None = None) -> list[Task]:
         task = found.setdefault(_text([model, data, split]), Task(model, data, split))
         key = task.name, _text(config)
         if key not in methods:
-            label = str(config.get("label") or config.get("optimizer") or "?")
+            label = str(run.config.get("label") or config.get("optimizer", "?"))
             methods[key] = Method(label, config)
             task.methods.append(methods[key])
         methods[key].runs.append(run)

@@ -91,7 +91,7 @@ def _method(task: Task, method: Method, points: int, views: Views, environments:
 
 def _share(run: Entry) -> float:
     """The share of the optimizer in the time of training."""
-    seconds = run.epochs[-1]["seconds"] if run.epochs else math.nan
+    seconds = sum(row["train_seconds"] for row in run.epochs)
     return sum(row["optimizer_seconds"] for row in run.epochs) / seconds if seconds else math.nan
 
 
@@ -114,7 +114,7 @@ def _problem(run: Entry) -> dict[str, Any]:
         "where": run.where,
         "status": run.status,
         "reason": run.reason,
-        "label": shown(run.config.get("label", "")),
+        "label": shown(run.config.get("label") or run.config.get("optimizer", "")),
         "seed": shown(run.config.get("seed", "")),
     }
 
@@ -126,8 +126,8 @@ class Environments:
         self.found: list[dict[str, str]] = []
 
     def number(self, environment: Mapping[str, Any]) -> int | None:
-        """The position of one among those found so far; when it started makes no difference."""
-        values = {key: shown(value) for key, value in flat(environment).items() if key != "started"}
+        """The position of one among those found so far."""
+        values = {key: shown(value) for key, value in flat(environment).items()}
         if not values:
             return None
         if values not in self.found:

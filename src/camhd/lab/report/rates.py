@@ -68,6 +68,11 @@ class View:
         rows = sum(len(level.values) + len(level.histogram or ()) for level in self.levels)
         return len(self.steps) * (rows + (len(self.weights.values) if self.weights else 0))
 
+    @property
+    def moves(self) -> bool:
+        """Whether there is anything to see: several rates, or one that changes."""
+        return any(len(level.values) > 1 or len(set(level.values[0])) > 1 for level in self.levels)
+
 
 def together(method: Method) -> View | None:
     """The mean over the runs of a method; None where no rates were recorded."""
@@ -141,7 +146,8 @@ def _histogram(columns: Sequence[Sequence[Mapping[str, Any] | None]]) -> tuple[M
         bins = [0.0] * BINS
         for one in filter(None, column):
             _pour(one, bins, low, high)
-        total = sum(bins)
+        # Rates of zero or less have no logarithm, but they count.
+        total = sum(bins) + sum(float(one.get("zero", 0)) for one in filter(None, column))
         shares.append([share / total if total else math.nan for share in bins])
     return [[column[i] for column in shares] for i in range(BINS)], low, high
 

@@ -1,41 +1,26 @@
 """Where runs come from: the one place of the report that knows how records are read.
 
-A run is boiled down as it is read, so that a thousand of them fit into memory.
+A run is boiled down as soon as it is read, so that a thousand of them fit into memory.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
+
+from .. import records
+from ..records import Run
 
 # More snapshots of the rates than this are not drawn: a screen has no more columns.
 COLUMNS = 160
-# What happened to a run, and whether its last numbers may stand in a table.
+# How a run ended whose last numbers may stand in a table.
 COUNTED = ("finished", "stopped", "diverged")
 
-Values: TypeAlias = Mapping[str, Any]
-
-
-class Run(Protocol):
-    """What the report needs of `camhd.lab.records.Run`."""
-
-    @property
-    def config(self) -> Values: ...
-    @property
-    def start(self) -> Values | None: ...
-    @property
-    def epochs(self) -> Sequence[Values]: ...
-    @property
-    def rates(self) -> Sequence[Values]: ...
-    @property
-    def result(self) -> Values | None: ...
-
-
 Source: TypeAlias = str | Path | Run
+Values: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,16 +28,19 @@ class Entry:
     """One run, boiled down.
 
     Attributes:
-        where: The run's folder, or its id; for people.
-        status: `finished`, `stopped`, `diverged`; `unfinished`, `failed` or `damaged` runs have no last numbers.
-        reason: Why it is not finished, in words.
-        config: What decided the run.
-        start: What was known at its start: groups, number of parameters.
-        epochs: The metrics of every epoch, as numbers; `seconds` since the start and `optimizer_seconds` among them.
+        where: The name of the run's folder, or its id; for people.
+        status: `finished`, `stopped` or `diverged`; a run that is `unfinished`, `failed` or `damaged` has no last
+            numbers.
+        reason: What is wrong with it, in words.
+        config: What decided the run; empty if that could not be read.
+        start: What was known at its start: groups, number of parameters, a note about the data.
+        epochs: The metrics of every epoch, and three times: `seconds` since the start of the run, `train_seconds` and
+            `optimizer_seconds` of the epoch.
         snapshots: The rates at some steps; at most `COLUMNS`.
         final: The metrics at the end.
         best: The metrics of the best epoch.
         time: Seconds in all, and milliseconds per step.
+        started: When, as the record says it.
         environment: Versions and machine.
     """
 
@@ -66,6 +54,7 @@ class Entry:
     final: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, float] = field(default_factory=dict)
     time: Mapping[str, float] = field(default_factory=dict)
+    started: str = ""
     environment: Values = field(default_factory=dict)
 
     @property
@@ -75,34 +64,36 @@ class Entry:
 
 
 def entries(sources: Source | Iterable[Source]) -> Iterator[Entry]:
-    """Every run in folders (at any depth) or in memory."""
-    given = [sources] if isinstance(sources, (str, Path)) or not isinstance(sources, Iterable) else list(sources)
-    for source in given:
-        if not isinstance(source, (str, Path)):
-            yield boil_down(source, str(source.config.get("id", "a run in memory")))
-            continue
-        yield from _read(Path(source))
+    """Every run in folders, however deep, or in memory; one that cannot be read is an entry too."""
+    given = [sources] if isinstance(sources, (str, Path, Run)) else list(sources)
+    yield from (boil_down(source) for source in given if isinstance(source, Run))
+    for folder in records.find([source for source in given if not isinstance(source, Run)]):
+        try:
+            run = records.read(folder)
+        except (OSError, ValueError) as error:
+            yield Entry(folder.name, "damaged", str(error))
+        else:
+            yield boil_down(run)
 
 
-def boil_down(run: Run, where: str) -> Entry:
+def boil_down(run: Run) -> Entry:
     """Keep what a page shows."""
     result = run.result or {}
-    epochs = _epochs(run.epochs)
-    metrics = [{k: v for k, v in row.items() if not k.endswith("seconds")} for row in epochs]
-    status = str(result.get("status", "unfinished"))
-    done, planned = len(epochs), run.config.get("epochs")
-    reason = str(result.get("error", "") or (f"{done} of {planned} epochs" if status == "unfinished" else ""))
+    wrong = [*run.problems, *([str(result["error"])] if result.get("error") else [])]
+    if run.status == "unfinished":
+        wrong.append(f"{len(run.epochs)} of {run.config.epochs} epochs")
     return Entry(
-        where=where,
-        status=status,
-        reason=reason,
-        config=run.config,
-        start=run.start or {},
-        epochs=epochs,
+        where=run.folder.name if run.folder else run.config.id,
+        status=run.status,
+        reason="; ".join(wrong),
+        config=run.config.as_dict(),
+        start=run.start,
+        epochs=_epochs(run.epochs),
         snapshots=thinned(run.rates, COLUMNS),
-        final=numbers(result.get("final") or (metrics[-1] if metrics else {})),
+        final=numbers(run.final),
         best=numbers(result.get("best") or {}),
         time=numbers(result.get("time") or {}),
+        started=str((result.get("time") or {}).get("started", "")),
         environment=result.get("environment") or {},
     )
 
@@ -112,7 +103,8 @@ def _epochs(rows: Sequence[Values]) -> list[dict[str, float]]:
     for row in rows:
         time = numbers(row.get("time") or {})
         clock += time.get("seconds", math.nan)
-        found.append(numbers(row) | {"seconds": clock, "optimizer_seconds": time.get("optimizer_seconds", math.nan)})
+        times = {name: time.get(name, math.nan) for name in ("train_seconds", "optimizer_seconds")}
+        found.append({**numbers(row), **times, "seconds": clock})
     return found
 
 
@@ -126,37 +118,5 @@ def thinned(rows: Sequence[Values], limit: int) -> list[Values]:
 
 
 def numbers(values: Values) -> dict[str, float]:
-    """Those values that are numbers; `"nan"` and `"inf"` are the records' spelling of such."""
-    found = {}
-    for key, value in values.items():
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if is_number or value in ("nan", "inf", "-inf"):
-            found[key] = float(value)
-    return found
-
-
-# Until camhd.lab.records is here.
-
-
-@dataclass(frozen=True)
-class _Run:
-    config: Values
-    start: Values | None
-    epochs: Sequence[Values]
-    rates: Sequence[Values]
-    result: Values | None
-
-
-def _read(folder: Path) -> Iterator[Entry]:
-    for path in sorted(folder.rglob("config.json")):
-        where = path.parent
-        try:
-            lines = [json.loads(line) for line in (where / "history.jsonl").read_text().splitlines()]
-            of = {kind: [line for line in lines if line["kind"] == kind] for kind in ("start", "epoch", "rates")}
-            done = where / "result.json"
-            result = json.loads(done.read_text()) if done.exists() else None
-            run = _Run(json.loads(path.read_text()), of["start"][0], of["epoch"], of["rates"], result)
-        except (OSError, ValueError, LookupError) as error:
-            yield Entry(where.name, "damaged", f"{type(error).__name__}: {error}")
-            continue
-        yield boil_down(run, where.name)
+    """Those values that are numbers."""
+    return {k: float(v) for k, v in values.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from ..records import Run
 from .group import Method, Task, tasks
 from .source import Entry, Source, entries
 from .summary import Published, Table, table
@@ -46,9 +48,7 @@ class Study:
     @property
     def facts(self) -> str:
         """How much there is, and from when."""
-        days = sorted(
-            {str(r.environment["started"])[:10] for m in self.methods for r in m.runs if r.environment.get("started")}
-        )
+        days = sorted({run.started[:10] for method in self.methods for run in method.runs if run.started})
         counts = [(self.runs, "run"), (len(self.methods), "method"), (len(self.tasks), "task")]
         words = [f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in counts]
         return " · ".join([*words, *([" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [])])
@@ -74,7 +74,7 @@ def study(
     Raises:
         ValueError: There is no run at all, or none of the method `first`.
     """
-    found = sorted(entries(runs), key=lambda run: str(run.environment.get("started") or "~"))
+    found = sorted(entries(runs), key=lambda run: run.started or "~")
     if not found:
         raise ValueError(
             f"'runs' must hold at least one run, but there is no config.json in {_named(runs)}; give a folder that "
@@ -86,13 +86,10 @@ def study(
         raise ValueError(
             f"'first' must name a method of these runs, got {first!r}; there are {', '.join(map(repr, names))}."
         )
-    problems = [run for run in found if run.status not in ("finished", "stopped")]
+    problems = [run for run in found if run.reason or run.status not in ("finished", "stopped")]
     return Study(title or "Optimizers compared", sorted_out, problems, published, remarks)
 
 
 def _named(runs: Source | Iterable[Source]) -> str:
-    return (
-        repr(str(runs))
-        if isinstance(runs, str) or not isinstance(runs, Iterable)
-        else ", ".join(repr(str(run)) for run in runs)
-    )
+    given = [runs] if isinstance(runs, (str, Path, Run)) else list(runs)
+    return ", ".join(repr(str(run)) for run in given if not isinstance(run, Run)) or "what was given"

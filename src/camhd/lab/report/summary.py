@@ -129,9 +129,10 @@ def _metrics(task: Task) -> list[tuple[Column, Maker]]:
         (Column("p", "p", against), lambda m: _chance(m, first, main)),
     ]
     for metric in task.metrics[1:]:
-        if metric.key in ("valid_loss", "train_loss"):
+        if metric.key in ("valid_loss", "train_loss") or metric.key == "valid_accuracy":
             note = f"{metric.title} after the last epoch, mean ± standard error over runs."
-            found.append((Column(f"final:{metric.key}", metric.title, note), _final(metric)))
+            title = metric.title + (", %" if metric.percent else "")
+            found.append((Column(f"final:{metric.key}", title, note), _final(metric)))
     return found
 
 

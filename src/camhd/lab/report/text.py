@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..statistics import Summary
 
@@ -21,14 +22,12 @@ def mean_and_error(summary: Summary, percent: bool = False, unit: str = "") -> s
     mean, error = summary.mean * factor, summary.error * factor
     if not math.isfinite(mean):
         return NOTHING
-    if percent:
-        decimals = 2
-    elif math.isfinite(error) and error > 0:
-        decimals = min(_decimals(error, 2), max(4, _decimals(mean, 2)))
-    else:
-        decimals = _decimals(mean, 4)
-    if decimals > 6:
-        text = f"{mean:.3g}" + (f" ± {error:.1g}" if math.isfinite(error) else "")
+    decimals = 2 if percent else _decimals(mean, 4)
+    if math.isfinite(error) and error > 0:
+        wanted = 2 if percent else min(_decimals(error, 2), max(4, _decimals(mean, 2)))
+        decimals = max(wanted, _decimals(error, 1))  # an error is never rounded to nothing
+    if decimals > 6 or abs(mean) >= 1e5:
+        text = f"{mean:.3g}" + (f" ± {error:.2g}" if math.isfinite(error) else "")
     else:
         text = f"{mean:.{decimals}f}" + (f" ± {error:.{decimals}f}" if math.isfinite(error) else "")
     return text.replace("-", "−") + unit
@@ -57,6 +56,20 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / unit:.1f} {name}"
     return f"{seconds / 3600:.1f} h"
+
+
+def apart(values: Sequence[float]) -> list[str]:
+    """Numbers with as many digits as tell them apart.
+
+    >>> apart([0.001, 0.0010004]), apart([1.0, 1.0])
+    (['0.001', '0.0010004'], ['1', '1'])
+    """
+    texts: list[str] = []
+    for digits in range(3, 9):
+        texts = [f"{value:.{digits}g}" for value in values]
+        if len(set(texts)) == len(set(values)):
+            break
+    return texts
 
 
 def _decimals(value: float, digits: int) -> int:

@@ -35,17 +35,18 @@ function rateColour(domain, log) {
   return (value) => (Number.isNaN(value) ? null : log && !(value > 0) ? "gray" : viridis(placed(value, domain, log)));
 }
 
-/** The smallest and the largest positive value of several matrices. */
+/** The smallest and the largest positive value of several matrices; never as close as rounding errors. */
 function extent(matrices) {
   let low = Infinity, high = -Infinity;
   for (const rows of matrices) for (const row of rows) for (const value of row) {
     if (value > 0 && Number.isFinite(value)) [low, high] = [Math.min(low, value), Math.max(high, value)];
   }
-  return low <= high ? [low, high] : [1, 1];
+  if (low > high) return [1, 1];
+  return high < 1.00001 * low ? [low * 0.999995, high * 1.000005] : [low, high];
 }
 
 /** What the colours mean. */
-function colourKey(domain, log, metric = {}) {
+function colourKey(domain, log) {
   const bar = el("canvas", { width: 256, height: 1, "aria-hidden": "true" });
   const context = bar.getContext("2d");
   for (let i = 0; i < 256; i++) {
@@ -54,7 +55,7 @@ function colourKey(domain, log, metric = {}) {
   }
   const middle = log ? Math.sqrt(domain[0] * domain[1]) : (domain[0] + domain[1]) / 2;
   const values = domain[1] > domain[0] ? [domain[0], middle, domain[1]] : [domain[0]];
-  const texts = metric.percent ? apart(values, 100, " %") : apart(values);
+  const texts = apart(values);
   const marks = values.map((value, i) => el("span", { style: { left: `${100 * (values.length > 1 ? placed(value, domain, log) : 0)}%` } }, texts[i]));
   return el("div", { class: "colours" }, el("span", {}, log ? "colours, log scale" : "colours"), el("div", {}, bar, el("div", { class: "ticks" }, marks)), log ? el("span", {}, "grey: 0 or less") : null);
 }

@@ -2,7 +2,7 @@
 
 const stepsAxis = (steps) => ({ title: "step", integers: true, text: whole, domain: [steps[0], Math.max(steps.at(-1), steps[0] + 1)] });
 const atStep = (step) => `Step ${whole(step)}`;
-const rateText = (value) => (value === NOT_POSITIVE ? "0 or less" : digits(value, 3));
+const rateText = (value, count = 3) => (value === NOT_POSITIVE ? "0 or less" : digits(value, count));
 
 function rateSection(task) {
   const able = task.methods.filter((method) => method.rates.length);
@@ -43,10 +43,11 @@ function rowOf(level, steps, row) {
 }
 
 function linesSpec(lines, steps, more) {
+  const count = digitsFor(known(lines.flatMap((one) => one.ys)));
   return {
     ...more, x: stepsAxis(steps), y: { kind: more.kind ?? "log", values: (domain) => seen(lines, domain), domain: more.domain },
     paint: (layer, frame) => paintLines(layer, lines, frame),
-    read: (x, y, plot) => readLines(lines, x, y, plot, atStep, (one, i) => rateText(one.ys[i])),
+    read: (x, y, plot) => readLines(lines, x, y, plot, atStep, (one, i) => rateText(one.ys[i], count)),
   };
 }
 
@@ -101,9 +102,9 @@ function levelPanel(level, steps, link, keep, shared) {
       offered.length > 1 ? choice(`How to draw level ${level.name}`, offered, first, show) : null), body);
 }
 
-function heatPanel(names, values, steps, link, keep, domain, log, label, metric = {}) {
+function heatPanel(names, values, steps, link, keep, domain, log, label) {
   const row = clamp(200 / names.length, 14, 32);
-  const text = metric.percent ? (value) => `${digits(100 * value, 3)} %` : rateText;
+  const count = digitsFor(domain);
   const plot = new Plot({
     title: "", label, height: Math.round(row * names.length), x: stepsAxis(steps), y: { names, middle: names.length / 2 },
     paint: (layer, frame) => paintHeat(values, steps, rateColour(domain, log), frame),
@@ -111,11 +112,11 @@ function heatPanel(names, values, steps, link, keep, domain, log, label, metric 
       const i = nearest(steps, x);
       const here = clamp(Math.floor(y), 0, names.length - 1);
       const around = clamp(here - 3, 0, Math.max(0, names.length - 7));
-      const rows = names.map((name, j) => ({ name, value: text(values[j][i]), near: j === here })).slice(around, around + 7);
+      const rows = names.map((name, j) => ({ name, value: rateText(values[j][i], count), near: j === here })).slice(around, around + 7);
       return { x: steps[i], title: atStep(steps[i]), rows };
     },
   }, link);
-  return el("div", {}, keep(plot), colourKey(domain, log, metric));
+  return el("div", {}, keep(plot), colourKey(domain, log));
 }
 
 const QUANTILES = ["smallest", "5 %", "25 %", "median", "75 %", "95 %", "largest"];
@@ -123,6 +124,7 @@ const QUANTILES = ["smallest", "5 %", "25 %", "median", "75 %", "95 %", "largest
 /** Quantiles over time: bands from smallest to largest, 5 to 95 % and 25 to 75 %, and the median. */
 function fanPanel(level, rows, steps, link, keep) {
   const lists = rows.map((row) => Array.from(row, (value) => (Number.isNaN(value) ? null : value)));
+  const count = digitsFor(known(lists.flat()));
   const floor = (list) => list.map((value) => (value === NOT_POSITIVE ? 1e-300 : value));
   const plot = new Plot({
     title: "", height: 220, label: `Quantiles of the rates of level ${level.name} by step`, x: stepsAxis(steps),
@@ -134,7 +136,7 @@ function fanPanel(level, rows, steps, link, keep) {
     },
     read: (x) => {
       const i = nearest(steps, x);
-      return { x: steps[i], title: atStep(steps[i]), rows: QUANTILES.map((name, j) => ({ name, value: rateText(rows[j][i]), near: j === 3 })).reverse() };
+      return { x: steps[i], title: atStep(steps[i]), rows: QUANTILES.map((name, j) => ({ name, value: rateText(rows[j][i], count), near: j === 3 })).reverse() };
     },
   }, link);
   return el("div", {}, keep(plot), el("p", { class: "caption" }, "Line: the median. Bands, from dark to light: 25 to 75 %, 5 to 95 %, smallest to largest of all rates."));
@@ -167,7 +169,8 @@ function weightsPanel(weights, steps, link, keep) {
   const errors = weights.errors ? unpack(weights.errors).map((row) => Array.from(row, (v) => (Number.isFinite(v) ? v : 0))) : null;
   const body = el("div", {});
   const lines = weights.levels.map((name, index) => ({ index, name, xs: steps, ys: Array.from(rows[index]), errors: errors && errors[index] }));
-  const read = (x, y, plot) => readLines(lines, x, y, plot, atStep, (one, i) => digits(one.ys[i], 3));
+  const count = digitsFor(known(lines.flatMap((one) => one.ys)));
+  const read = (x, y, plot) => readLines(lines, x, y, plot, atStep, (one, i) => digits(one.ys[i], count));
   const forms = {
     lines: () => keep(new Plot({ ...linesSpec(lines, steps, { title: "", height: 170, kind: "linear", label: "Weights of the levels by step" }), read }, link)),
     stacked: () => keep(new Plot({ title: "", height: 170, label: "Weights of the levels by step, stacked", x: stepsAxis(steps), y: { kind: "linear", domain: [0, 1] }, paint: (layer, frame) => paintStack(layer, lines, steps, frame), read }, link)),

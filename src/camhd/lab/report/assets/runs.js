@@ -19,7 +19,7 @@ function timeCard(task) {
   const shares = timed.some((method) => known(method.share).length);
   return el("div", { class: "card" }, el("header", {}, el("h3", {}, "Time")), el("div", { class: "plots" },
     chart("Time of one optimizer step", "Mean over runs of the median step; whisker: fastest to slowest run.", "step_ms", most, (value) => `${digits(value, 3)} ms`),
-    shares ? chart("Share of the optimizer in training time", "The rest is forward and backward passes, data and validation.", "share", 1, (value) => `${digits(100 * value, 3)} %`) : null));
+    shares ? chart("Share of the optimizer in training time", "The rest is forward and backward passes and data; validation is left out.", "share", 1, (value) => `${digits(100 * value, 3)} %`) : null));
 }
 
 function configurations(task) {
@@ -52,7 +52,7 @@ function environments(found) {
 function problems(found) {
   if (!found.length) return null;
   const meaning = {
-    diverged: "in the tables, as it is", unfinished: "not in the tables", failed: "not in the tables", damaged: "not in the tables: it could not be read",
+    finished: "in the tables", stopped: "in the tables", diverged: "in the tables, as it is", unfinished: "not in the tables", failed: "not in the tables", damaged: "not in the tables: it could not be read",
   };
   const rows = found.map((run) => [{ text: run.where }, { text: run.label }, { text: run.seed }, { text: run.status }, { text: [run.reason, meaning[run.status]].filter(Boolean).join("; ") }]);
   const columns = ["Run", "Method", "Seed", "Status", "What that means"].map((title) => ({ title }));

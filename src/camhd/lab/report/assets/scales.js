@@ -19,19 +19,24 @@ function range(values, kind, air = 0.04) {
   if (!usable.length) return kind === "log" ? [0.1, 1] : [0, 1];
   let low = Infinity, high = -Infinity;
   for (const value of usable) [low, high] = [Math.min(low, value), Math.max(high, value)];
+  // There is a least range: rounding errors are no mountains.
+  const least = 5e-6 * Math.max(Math.abs(low), Math.abs(high));
+  if (high - low < 2 * least) [low, high] = [(low + high) / 2 - least, (low + high) / 2 + least];
   const at = scale(kind, low, high, 0, 1);
   return [at.back(-air), at.back(1 + air)];
 }
 
-/** Round numbers in a range, about so many; whole ones if asked for. */
+/** Round numbers in a range, about so many and at least two; whole ones if asked for. */
 function roundTicks(low, high, count, integers = false) {
-  const rough = (high - low) / Math.max(count, 1);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  let step = power * ([1, 2, 5].find((factor) => factor * power >= rough * 0.999) ?? 10);
-  if (integers) step = Math.max(1, Math.round(step));
-  const ticks = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) ticks.push(Number((i * step).toPrecision(12)));
-  return ticks;
+  const power = 10 ** Math.floor(Math.log10((high - low) / Math.max(count, 1)));
+  let found = [];
+  for (const factor of [10, 5, 2, 1, 0.5, 0.2]) {
+    const step = integers ? Math.max(1, Math.round(factor * power)) : factor * power;
+    found = [];
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(Number((i * step).toPrecision(12)));
+    if (found.length >= Math.max(2, 0.6 * count) || (integers && step === 1)) break;
+  }
+  return found;
 }
 
 function ticks(at, count, integers = false) {
@@ -61,10 +66,16 @@ function missTicks(low, high, count) {
   return inside.filter((_, i) => (inside.length - 1 - i) % every === 0);
 }
 
+/** How many digits tell values in this range apart. */
+const digitsFor = (values) => {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  return high > low ? clamp(2 + Math.ceil(Math.log10(Math.max(Math.abs(high), Math.abs(low)) / (high - low))), 3, 7) : 3;
+};
+
 /** Texts of any numbers, with as many digits as tell them apart. */
-function apart(values, factor = 1, unit = "") {
+function apart(values) {
   let texts = [];
-  for (let count = 3; count < 9 && new Set(texts).size < values.length; count++) texts = values.map((value) => digits(factor * value, count) + unit);
+  for (let count = 3; count < 9 && new Set(texts).size < values.length; count++) texts = values.map((value) => digits(value, count));
   return texts;
 }
 
