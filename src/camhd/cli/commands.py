@@ -14,6 +14,7 @@ from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
 from . import data, show
 from .report import report
+from .train import compare, show_runs, train
 
 T = TypeVar("T")
 
@@ -27,13 +28,16 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+app.command()(compare)
+app.command()(train)
+app.command("show")(show_runs)
 app.command()(report)
 app.add_typer(data.app, name="data")
 
 
 @app.callback()
 def _camhd() -> None:
-    """Keeps `bench` a command of its own while it is the only one."""
+    """The first command to try is `camhd compare`."""
 
 
 @app.command()
