@@ -54,7 +54,7 @@ def told(metrics: Mapping[str, float], rate: float | None = None) -> str:
     'loss 0.2500  accuracy 91.5 %  rate 1.00e-03'
     """
     words = [
-        f"{name} {100 * value:.1f} %" if name == "accuracy" else f"{name} {value:.4f}"
+        f"{name} {100 * value:.1f} %" if name.endswith("accuracy") else f"{name} {value:.4f}"
         for name, value in metrics.items()
     ]
     return "  ".join([*words, *([] if rate is None else [f"rate {rate:.2e}"])])

@@ -31,10 +31,13 @@ def comparison(found: Comparison) -> Table:
         for row in found.rows
     ]
     columns += ["ms/step", "ended"]
-    epochs = {run.config.epochs for run in found.runs}
-    length = f", {config.epochs} epochs" if len(epochs) == 1 else ""
-    split = "" if found.split == "full" else f", {found.split}"
-    return Table(f"{found.model} on {found.data}{split}{length} (mean ± S.E.)", columns, rows, left=1)
+    words = [f"{found.model} on {found.data}", *([] if found.split == "full" else [found.split])]
+    words += [
+        f"{config.epochs} epochs",
+        f"batches of {config.batch_size}",
+        *([config.augment] if config.augment else []),
+    ]
+    return Table(f"{', '.join(words)}; mean ± S.E.", columns, rows, left=1)
 
 
 def one(run: Run) -> list[Table]:

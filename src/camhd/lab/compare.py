@@ -15,6 +15,7 @@ from .train import Job, Settings, Watcher, execute, open_data, prepare
 from .train.job import Data, MakeOptimizer, Model
 from .train.run import MINUTES
 
+PROBLEM = ("model", "data", "fingerprint", "split", "epochs", "batch_size", "augment", "dtype", "loss_scale")
 OPTIMIZERS = ("adam", "adam-hd", "adam-cam-hd-2", "adam-cam-hd-3")
 
 
@@ -227,12 +228,14 @@ def _entrant(given: MakeOptimizer | Entrant) -> Entrant:
 
 
 def tables(runs: Sequence[Run]) -> list[Comparison]:
-    """Runs sorted by problem, and in each by everything but the seed, in the order in which they come."""
-    problems: dict[tuple[str, ...], dict[str, list[Run]]] = {}
+    """Runs sorted by problem, and in each by everything but the seed, in the order in which they come.
+
+    Runs that were trained for longer, on other batches, or on another part of the data are another problem.
+    """
+    problems: dict[tuple[Any, ...], dict[str, list[Run]]] = {}
     for run in runs:
-        config = run.config
-        rows = problems.setdefault((config.model, config.data, config.split, config.fingerprint), {})
-        rows.setdefault(config.group, []).append(run)
+        problem = tuple(getattr(run.config, name) for name in PROBLEM)
+        problems.setdefault(problem, {}).setdefault(run.config.group, []).append(run)
     return [_comparison(list(rows.values())) for rows in problems.values()]
 
 

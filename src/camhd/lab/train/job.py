@@ -92,7 +92,7 @@ def prepare(
         settings: how to train.
         seed: decides initial weights, order of examples, augmentation and dropout.
         options: of the optimizer, in place of its defaults.
-        label: what tables call the optimizer; None for its usual label and the options that are given here.
+        label: what tables call the optimizer; None for its usual label, and what was set here.
     """
     settings = settings or Settings()
     source = open_data(data, settings.split)
@@ -105,7 +105,7 @@ def prepare(
         model=model.strip().lower() if isinstance(model, str) else own.name_of(model),
         data=dataset.name,
         optimizer=entry.name,
-        label=label or _label(entry, options or {}),
+        label=label or _label(entry, options or {}, settings.schedule),
         fingerprint=dataset.fingerprint,
         split=settings.split,
         options=resolved,
@@ -195,9 +195,9 @@ def _entry(optimizer: MakeOptimizer, label: str | None) -> Entry:
     return optimizers.from_function(optimizer, name, label or name.removeprefix(own.PREFIX).rpartition("-")[0])
 
 
-def _label(entry: Entry, options: Mapping[str, Any]) -> str:
+def _label(entry: Entry, options: Mapping[str, Any], schedule: str | None) -> str:
     words = [f"{name} {_shown(value)}" for name, value in options.items()]
-    return ", ".join([entry.label, *words])
+    return ", ".join([entry.label, *words, *([schedule] if schedule else [])])
 
 
 def _shown(value: Any) -> str:
