@@ -65,6 +65,7 @@ GENERATED = {
     ".pytest_cache",
     ".ruff_cache",
     "__pycache__",
+    "runs",
     "site",
 }
 

@@ -15,8 +15,11 @@ import typer
 from ..lab import data as datasets
 from ..lab import models
 from ..lab.records import RunLockedError
+from ..lab.train import Job, own
 
 T = TypeVar("T")
+
+SMALL = 3e7  # multiplications of a forward pass
 
 _TRAINING, _RECORDS = "Training", "Records"
 
@@ -70,7 +73,10 @@ LossScale = Annotated[
 Dtype = Annotated[str, typer.Option(help="float32, float64, or bfloat16 (autocast).", rich_help_panel=_TRAINING)]
 Device = Annotated[str, typer.Option(help="As torch calls it, such as cuda.", rich_help_panel=_TRAINING)]
 Threads = Annotated[
-    int | None, typer.Option(help="Threads of the CPU.", show_default="torch's choice", rich_help_panel=_TRAINING)
+    int | None,
+    typer.Option(
+        help="Threads of the CPU.", show_default="1 for small networks, else torch's choice", rich_help_panel=_TRAINING
+    ),
 ]
 RatesEvery = Annotated[
     int | None,
@@ -105,12 +111,24 @@ def _in_options(context: typer.Context, message: str) -> str:
     return message
 
 
-def set_threads(threads: int | None) -> None:
-    """Use so many threads."""
-    if threads is not None:
-        if threads < 1:
-            raise ValueError(f"'threads' must be 1 or more, got {threads}.")
-        torch.set_num_threads(threads)
+def set_threads(threads: int | None, job: Job) -> None:
+    """Use so many threads; by default one for a small network, which more of them slow down on a busy machine."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"'threads' must be 1 or more, got {threads}.")
+    if threads is not None or _is_small(job):
+        torch.set_num_threads(threads or 1)
+
+
+def _is_small(job: Job) -> bool:
+    """Whether a step takes but few multiplications; a function of the job alone, so that its record does not vary."""
+    if own.is_own(job.config.model):
+        return False
+    with torch.device("meta"):
+        parameters = list(job.build_model().parameters())
+    if any(parameter.dim() > 2 for parameter in parameters):  # convolutions use each weight many times
+        return False
+    places = job.source.dataset.shape[0] if job.source.dataset.task == "language" else 1
+    return sum(p.numel() for p in parameters) * job.config.batch_size * places < SMALL
 
 
 def own_or_name(text: str) -> Any:
@@ -135,7 +153,8 @@ def own_or_name(text: str) -> Any:
 
 def same_command(context: typer.Context, *more: str, without: Sequence[str] = ()) -> str:
     """The command line that was given, to be typed again."""
-    words = ["python", "-m", "camhd"] if Path(sys.argv[0]).name == "__main__.py" else ["camhd"]
+    as_module = Path(sys.argv[0]).parts[-2:] == ("camhd", "__main__.py")
+    words = ["python", "-m", "camhd"] if as_module else ["camhd"]
     words.append(str(context.info_name))
     for parameter in given(context, *without):
         words += _words(parameter, context.params[parameter.name])

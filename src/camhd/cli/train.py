@@ -199,9 +199,10 @@ def _jobs(
 ) -> list[Job]:
     if seeds < 1:
         raise ValueError(f"'seeds' must be 1 or more, got {seeds}.")
-    o.set_threads(threads)
     entrants = [_entrant(text, lr) for text in split_entrants(optimizers or OPTIMIZERS)]
-    return plan(o.own_or_name(model), o.own_or_name(data), entrants, settings, seeds)
+    jobs = plan(o.own_or_name(model), o.own_or_name(data), entrants, settings, seeds)
+    o.set_threads(threads, jobs[0])
+    return jobs
 
 
 def _entrant(text: str, lr: float | None) -> Entrant:
@@ -219,11 +220,12 @@ def _job(
     settings: Settings,
     threads: int | None,
 ) -> Job:
-    o.set_threads(threads)
     chosen: dict[str, Any] = dict(parse_option(text) for text in option or ())
-    return prepare(
+    job = prepare(
         o.own_or_name(model), o.own_or_name(data), o.own_or_name(optimizer), settings, seed=seed, options=chosen
     )
+    o.set_threads(threads, job)
+    return job
 
 
 def _again(context: typer.Context, config: Path, threads: int | None) -> Job:
@@ -232,8 +234,9 @@ def _again(context: typer.Context, config: Path, threads: int | None) -> Job:
         raise ValueError(
             f"'config' has all settings of the run, so '{others[0]}' cannot be given with it; leave it out."
         )
-    o.set_threads(threads)
-    return again(records.read(config if config.is_dir() else config.parent).config)
+    job = again(records.read(config if config.is_dir() else config.parent).config)
+    o.set_threads(threads, job)
+    return job
 
 
 def _carry_out(

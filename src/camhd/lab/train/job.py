@@ -142,7 +142,7 @@ def again(config: RunConfig) -> Job:
     A record of a model, data set or optimizer of one's own cannot be run from its names alone.
     """
     for name in (config.model, config.optimizer):
-        if name.startswith(own.PREFIX):
+        if own.is_own(name):
             raise ValueError(f"the run {config.id!r} used the function {name!r}; run it again with that function.")
     settings = Settings(
         epochs=config.epochs,
