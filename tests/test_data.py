@@ -77,6 +77,12 @@ def test_without_scikit_learn_it_is_said_what_to_install(monkeypatch):
             data.load(name)
 
 
+def test_without_numpy_it_is_said_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(ValueError, match=r"needs numpy, which is not installed: pip install 'camhd\[lab\]'"):
+        data.load("text", tmp_path)
+
+
 def test_the_text_is_pythons_reference_and_its_targets_are_one_character_later(tmp_path):
     dataset = data.load("text", tmp_path)
     assert (dataset.task, dataset.shape, dataset.name) == ("language", (64,), "text")
