@@ -1,5 +1,6 @@
 """Data sets in memory: what ships with other packages, one's own, splits, batches, augmentation."""
 
+import re
 import shutil
 import sys
 import types
@@ -75,6 +76,12 @@ def test_without_scikit_learn_it_is_said_what_to_install(monkeypatch):
     for name in ("digits", "diabetes"):
         with pytest.raises(ValueError, match=rf"'{name}' needs scikit-learn.*pip install 'camhd\[lab\]'"):
             data.load(name)
+
+
+def test_without_numpy_it_is_said_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(ValueError, match=r"needs numpy, which is not installed: pip install 'camhd\[lab\]'"):
+        data.load("text", tmp_path)
 
 
 def test_the_text_is_pythons_reference_and_its_targets_are_one_character_later(tmp_path):
@@ -256,3 +263,14 @@ def test_a_split_that_is_none_is_refused(how):
 def test_a_negative_seed_is_refused():
     with pytest.raises(ValueError, match="'seed' must be 0 or more"):
         data.split(data.load("digits"), "fold:1/5", seed=-1)
+
+
+def test_the_python_examples_of_the_page_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("CAMHD_DATA", str(tmp_path))
+    page = (Path(__file__).resolve().parents[1] / "docs" / "data.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    namespace = {}
+    for number, block in enumerate(blocks, start=1):
+        exec(compile(block, f"data.md, example {number}", "exec"), namespace)
+    assert namespace["mine"].classes == 7
+    assert all(f"`{name}" in page for name in data.NAMES)

@@ -46,7 +46,7 @@ def add(name: str, path: Path | str, note: str | None = None, folder: Path | str
     if target != source:
         target, contents = places.unpack(target, contents, root, _vouch(name, source, folder))
     _require_free(target, contents, root)
-    files = {} if target == source else dict(contents)
+    files = {name: content for name, content in contents.items() if not (target.place / name).exists()}
     if edition.vouched:
         files[vouching.NAME] = vouching.dump(edition)  # last: without it the files before it are not taken
     if files:

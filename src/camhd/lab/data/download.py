@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
 from . import places, vouching, writing
@@ -63,12 +64,15 @@ def get(
     if vouching.read(target.place, target.format) is not None:
         places.check(target, places.remedy(name, folder, target))
         return describe([name], folder)[0]
+    _pooch()
     with writing.workshop(target.place) as partial, writing.refused(target.place):
         _tidy(partial, edition)
+        addresses = [*mirrors, *edition.mirrors]
         for file in edition.files:
             path = target.place / file.name
             if not (path.is_file() and path.stat().st_size == file.size and file.matches(path.read_bytes())):
-                _fetch(file, path, [*mirrors, *edition.mirrors], progress or _silent)
+                used = _fetch(file, path, addresses, progress or _silent)
+                addresses.sort(key=lambda mirror: mirror != used)  # the one that answered comes first from now on
     _unpack(target, root, places.remedy(name, folder, target))
     return describe([name], folder)[0]
 
@@ -95,11 +99,16 @@ def _tidy(partial: Path, edition: Edition) -> None:
             path.unlink()
 
 
-def _fetch(file: File, path: Path, mirrors: Sequence[str], progress: Progress) -> None:
+def _pooch() -> ModuleType:
     try:
-        pooch = importlib.import_module("pooch")
+        return importlib.import_module("pooch")
     except ModuleNotFoundError:
         raise NeedsPackage("A download", "pooch") from None
+
+
+def _fetch(file: File, path: Path, mirrors: Sequence[str], progress: Progress) -> str:
+    """Download a file from one of the mirrors, which is returned."""
+    pooch = _pooch()
     partial = path.parent / writing.PARTIAL
     failures = []
     for mirror in mirrors:
@@ -113,7 +122,7 @@ def _fetch(file: File, path: Path, mirrors: Sequence[str], progress: Progress) -
             failures.append(f"{url}: {failure}")
             continue
         os.replace(partial / file.name, path)
-        return
+        return mirror
     raise DataError(
         path,
         str(file),
@@ -195,7 +204,9 @@ class _Resuming:
             with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
                 self._receive(answer, self._start(answer, have))
         except (requests.RequestException, HTTPError) as error:
-            raise _Broken(f"{type(error).__name__}: {error}") from None
+            came = self._have()
+            told = f"broke off after {came:,} of {self.file.size:,} bytes; " if came else ""
+            raise _Broken(f"{told}{type(error).__name__}: {error}") from None
 
     def _start(self, answer: requests.Response, have: int) -> int:
         """From which byte on the answer is, if it is one."""

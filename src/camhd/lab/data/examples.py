@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -10,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from .errors import choose
+from .errors import NeedsPackage, choose
 
 Task: TypeAlias = Literal["classification", "language", "regression"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -226,6 +227,8 @@ def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def fingerprint(task: Task, tensors: Iterable[Tensor]) -> str:
     """The SHA-256 of the contents, shapes and kinds of these tensors."""
+    if importlib.util.find_spec("numpy") is None:
+        raise NeedsPackage("A data set", "numpy")
     digest = hashlib.sha256(task.encode())
     for tensor in tensors:
         digest.update(f"|{tensor.dtype}{tuple(tensor.shape)}".encode())

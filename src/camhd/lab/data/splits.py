@@ -26,7 +26,7 @@ def split(dataset: Dataset, how: str = "full", seed: int = 0) -> tuple[Examples,
     >>> from camhd.lab import data
     >>> train, valid = data.split(data.load("digits"), "fold:2/5")
     >>> len(train), len(valid)
-    (1150, 287)
+    (1149, 288)
     """
     if how == "full":
         return dataset.train, dataset.test

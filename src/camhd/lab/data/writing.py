@@ -19,10 +19,14 @@ def workshop(place: Path) -> Iterator[Path]:
     from filelock import FileLock  # torch needs it, so it is there
 
     partial = place / PARTIAL
+    lock = FileLock(partial / "lock")
     with refused(place):
-        partial.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(partial / "lock")
-        lock.acquire()
+        while not lock.is_locked:
+            partial.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another process was ready and tidied up
+                lock.acquire()
+                if not (partial / "lock").exists():
+                    lock.release()
     try:
         yield partial
     finally:
@@ -62,18 +66,17 @@ def require_room(place: Path, size: int) -> None:
 
 
 def put(place: Path, contents: Mapping[str, bytes]) -> None:
-    """Write these files, in this order. If one cannot be written, none stays."""
-    done: list[Path] = []
+    """Write these files, in this order. If one cannot be written, none of them that is new stays."""
     with workshop(place) as partial, refused(place):
+        new = [place / name for name in contents if not (place / name).exists()]
         require_room(place, sum(map(len, contents.values())))
         try:
             for name, content in contents.items():
                 write(partial / name, content)
             for name in contents:
-                done.append(place / name)
                 os.replace(partial / name, place / name)
         except BaseException:
-            for path in [*(partial / name for name in contents), *done]:
+            for path in [*(partial / name for name in contents), *new]:
                 path.unlink(missing_ok=True)
             raise
 
