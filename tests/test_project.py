@@ -41,7 +41,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
 
     package = {name for name in names if name.startswith("camhd/")}
     meta = f"camhd-{camhd.__version__}.dist-info"
-    sources = {f"camhd/{path.relative_to(PACKAGE).as_posix()}" for path in PACKAGE.rglob("*.py")}
+    page = (PACKAGE / "lab" / "report" / "assets").iterdir()
+    sources = {f"camhd/{path.relative_to(PACKAGE).as_posix()}" for path in (*PACKAGE.rglob("*.py"), *page)}
     assert package == sources | {"camhd/py.typed"}
     assert {name.split("/")[0] for name in names - package} == {meta}
     assert f"{meta}/licenses/LICENSE" in names

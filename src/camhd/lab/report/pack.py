@@ -30,7 +30,7 @@ def pack(rows: Sequence[Sequence[float]], log: bool) -> dict[str, Any]:
     values = [[_value(number, log) for number in row] for row in rows]
     known = [value for row in values for value in row if math.isfinite(value)]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    scale = (LAST - FIRST) / (high - low) if high > low else 0.0
+    scale = (LAST - FIRST) / (high - low) if high - low > 1e-300 else 0.0
     codes = [_code(value, low, scale) for row in values for value in row]
     return {
         "log": log,

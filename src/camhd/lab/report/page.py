@@ -11,7 +11,7 @@ from .curves import POINTS, curves
 from .group import Method, Task, flat, shown
 from .pack import pack
 from .rates import Level, View
-from .source import Entry
+from .source import COLUMNS, Entry
 from .study import Study
 from .summary import Published, Table, headline, table
 
@@ -33,6 +33,7 @@ def data(study: Study) -> dict[str, Any]:
         "problems": [_problem(run) for run in study.problems],
         "environments": environments.found,
         "points": points,
+        "columns": COLUMNS,
         "left_out": views.left_out,
     }
 
@@ -139,7 +140,7 @@ class Views:
     """The rates that go into the page: first the mean of every method, then single runs, until it is full."""
 
     def __init__(self, tasks: Sequence[Task], room: int = RATE_CELLS) -> None:
-        self.left_out = 0
+        self.left_out = {"methods": 0, "runs": 0}
         self._views: dict[int, list[View]] = {}
         methods = [method for task in tasks for method in task.methods]
         for method, run in self._wanted(methods):
@@ -147,7 +148,7 @@ class Views:
             if room > 0:
                 view = rates.together(method) if run is None else rates.single(run)
             if view is None:
-                self.left_out += room <= 0
+                self.left_out["methods" if run is None else "runs"] += room <= 0
                 continue
             room -= view.size
             self._views.setdefault(id(method), []).append(view)

@@ -161,6 +161,8 @@ def _pour(one: Mapping[str, Any], bins: list[float], low: float, high: float) ->
     scale = len(bins) / (high - low)
     width = (end - start) / len(counts)
     for i, count in enumerate(counts):
+        if not count:
+            continue
         left = (start + i * width - low) * scale
         right = left + width * scale
         first, last = int(left), min(int(right), len(bins) - 1)

@@ -74,7 +74,8 @@ def study(
     Raises:
         ValueError: There is no run at all, or none of the method `first`.
     """
-    found = sorted(entries(runs), key=lambda run: run.started or "~")
+    # Of runs that started in the same second, the one with the shorter name is the simpler one: adam, adam-hd.
+    found = sorted(entries(runs), key=lambda run: (run.started or "~", len(str(run.config.get("optimizer", "")))))
     if not found:
         raise ValueError(
             f"'runs' must hold at least one run, but there is no config.json in {_named(runs)}; give a folder that "

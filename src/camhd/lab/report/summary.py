@@ -110,8 +110,11 @@ def headline(task: Task) -> str:
     gap = (f"{away:.2f} points" if main.percent else f"{away:.3g}") + (" above " if main.higher else " below ")
     if math.isnan(p):
         return f"{said} That is {gap}{first.name}; there are too few runs to tell it from chance."
-    verdict = "more than chance explains" if p < SIGNIFICANT else "which may be chance"
-    return f"{said} That is {gap}{first.name}, {verdict} (p {'' if p < 1e-4 else '= '}{probability(p)})."
+    # The best of several was picked, so its p-value is corrected for their number (Bonferroni).
+    others = len(ranked) - 1
+    verdict = "more than chance explains" if p * others < SIGNIFICANT else "which may be chance"
+    note = f"; {probability(min(1.0, p * others))} corrected for {others} comparisons" if others > 1 else ""
+    return f"{said} That is {gap}{first.name}, {verdict} (p {'' if p < 1e-4 else '= '}{probability(p)}{note})."
 
 
 def _metrics(task: Task) -> list[tuple[Column, Maker]]:

@@ -85,7 +85,8 @@ function choice(label, options, chosen, onchoose) {
 
 /** A drop-down list of [value, text]. */
 function select(label, options, onchoose) {
-  const list = el("select", { onchange: () => onchoose(list.value) },
+  const id = `list-${select.count = (select.count ?? 0) + 1}`;
+  const list = el("select", { id, onchange: () => onchoose(list.value) },
     options.map(([value, text]) => el("option", { value }, text)));
-  return el("label", {}, label, list);
+  return el("span", { class: "list" }, el("label", { for: id }, label), list);
 }

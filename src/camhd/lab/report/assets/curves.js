@@ -16,20 +16,25 @@ const AXES = {
   seconds: { title: "time", text: duration, say: (value) => duration(value) },
 };
 
-function learningCurves(task, legend) {
+function learningCurves(task, legend, points) {
   const link = new Link();
   const state = { axis: "epochs" };
   const shown = task.metrics.filter((metric) => metric.key !== "train_accuracy");
   const plots = shown.map((metric) => curvePlot(task, metric, legend, state, link));
   const update = () => plots.forEach((plot) => plot.update());
   legend.listeners.push(update);
+  const hidden = initiallyHidden(task).length;
   const timed = task.methods.some((method) => known(method.seconds).length);
   return el("div", { class: "card" },
     el("header", {}, el("h3", {}, "Learning curves"), link.undo,
       timed ? choice("Horizontal axis", [["epochs", "by epoch"], ["seconds", "by time"]], "epochs", (value) => { state.axis = value; link.reset(); update(); }) : null),
     legend.node,
     el("div", { class: "plots" }, plots.map((plot) => plot.node)),
-    el("p", { class: "caption" }, "Mean over runs; the band is one standard error to either side. Drag to zoom, or click and turn the wheel; double-click shows everything again."));
+    el("p", { class: "caption" }, [
+      hidden ? `Switched on at the start: the first method and the ${FEW - 1} best. ` : "",
+      "Mean over runs; the band is one standard error to either side. Drag to zoom, or click and turn the wheel; double-click shows everything again.",
+      task.methods.some((method) => method.epochs.length >= points) ? ` At most ${points} epochs of a curve are drawn.` : "",
+    ]));
 }
 
 /** One metric. On its log scale an accuracy is drawn by its distance from 100 %. */

@@ -99,7 +99,7 @@ class Legend {
     }, swatch(index), name));
     const all = el("button", { type: "button", class: "quiet", onclick: () => this.set([]) }, "all");
     const none = el("button", { type: "button", class: "quiet", onclick: () => this.set(names.keys()) }, "none");
-    this.node = el("div", { class: "legend", role: "group", "aria-label": "Curves to show" }, this.buttons, names.length > 2 ? [all, none] : null);
+    this.node = el("div", { class: "legend", role: "group", "aria-label": "Curves to show" }, names.length > 2 ? [all, none] : null, this.buttons);
   }
 
   toggle(index) { this.set(this.hidden.has(index) ? [...this.hidden].filter((i) => i !== index) : [...this.hidden, index]); }

@@ -16,12 +16,12 @@ function summaryCard(task) {
     el("p", { class: "caption" }, "★ the best mean of its column. ▲ ▼ better or worse than the first row with p < 0.05; p-values are not corrected for the number of rows."));
 }
 
-function drawTask(task) {
+function drawTask(task, data) {
   const legend = new Legend(task.methods.map((method) => method.name), initiallyHidden(task));
-  return [summaryCard(task), task.metrics.length ? learningCurves(task, legend) : null, rateSection(task), timeCard(task), configurations(task)].filter(Boolean);
+  return [summaryCard(task), task.metrics.length ? learningCurves(task, legend, data.points) : null, rateSection(task, data.columns), timeCard(task), configurations(task)].filter(Boolean);
 }
 
-function taskSection(task, number) {
+function taskSection(task, number, data) {
   const body = el("div", { style: { minHeight: "1200px" } });
   const section = el("section", { class: "task", id: `task-${number}` }, el("h2", {}, task.name),
     task.headline ? el("p", { class: "headline" }, task.headline) : null,
@@ -29,7 +29,7 @@ function taskSection(task, number) {
   section.open = () => {
     section.open = () => {};
     body.style.minHeight = "";
-    body.append(...drawTask(task));
+    body.append(...drawTask(task, data));
   };
   return section;
 }
@@ -57,8 +57,10 @@ function start() {
   const main = document.getElementById("main");
   document.title = [data.title, ...(data.tasks.length === 1 ? [data.tasks[0].name] : [])].join(" · ");
   themes(document.getElementById("theme"));
-  const sections = data.tasks.map(taskSection);
-  const limits = data.left_out ? el("p", { class: "note" }, `To keep the page small, the rates of ${whole(data.left_out)} single runs are not in it; the mean over a method's runs is. camhd report with fewer runs shows them all.`) : null;
+  const sections = data.tasks.map((task, number) => taskSection(task, number, data));
+  const { methods, runs } = data.left_out;
+  const missing = [...(methods ? [`${whole(methods)} methods`] : []), ...(runs ? [`${whole(runs)} single runs`] : [])].join(" and ");
+  const limits = missing ? el("p", { class: "note" }, `To keep this page small it leaves out the rates of ${missing}${methods ? "" : "; the means over each method's runs are here"}. A report of fewer runs shows all.`) : null;
   const rest = [problems(data.problems), environments(data.environments)].filter(Boolean);
   main.append(...data.remarks.map((text) => el("p", {}, text)), ...(limits ? [limits] : []), ...sections, ...rest);
   const links = [...sections, ...rest].map((section) => el("li", {}, el("a", { href: `#${section.id}` }, section.querySelector("h2").textContent)));

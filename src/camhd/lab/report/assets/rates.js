@@ -4,7 +4,7 @@ const stepsAxis = (steps) => ({ title: "step", integers: true, text: whole, doma
 const atStep = (step) => `Step ${whole(step)}`;
 const rateText = (value, count = 3) => (value === NOT_POSITIVE ? "0 or less" : digits(value, count));
 
-function rateSection(task) {
+function rateSection(task, columns) {
   const able = task.methods.filter((method) => method.rates.length);
   if (!able.length) return null;
   const link = new Link();
@@ -17,7 +17,8 @@ function rateSection(task) {
       link.undo,
       able.length > 1 ? el("button", { type: "button", onclick: () => add((holder.children.length + Math.max(learned, 0)) % able.length) }, "Compare with another method") : null),
     overview(task, able, new Link()), holder,
-    el("p", { class: "caption" }, "All panels share the axis of steps: point at one and the others follow; drag to zoom into all."));
+    el("p", { class: "caption" }, "All panels share the axis of steps: point at one and the others follow; drag to zoom into all.",
+      able.some((method) => method.rates.some((view) => view.steps.length >= columns)) ? ` About ${columns} steps of each run are drawn.` : ""));
 }
 
 /** The one rate that all parameters share, of every method. */

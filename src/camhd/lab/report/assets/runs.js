@@ -1,7 +1,8 @@
 // Time, configurations, environments, and runs that did not end well.
 
 function timeCard(task) {
-  const timed = task.methods.filter((method) => known(method.step_ms).length);
+  const all = task.methods.filter((method) => known(method.step_ms).length);
+  const timed = all.slice(0, 30);
   if (!timed.length) return null;
   const most = Math.max(...timed.flatMap((method) => known(method.step_ms)));
   const bar = (values, limit, text, index) => {
@@ -17,7 +18,7 @@ function timeCard(task) {
   const chart = (title, note, key, limit, text) => el("div", {}, el("h4", {}, title), el("p", { class: "caption" }, note),
     el("div", { class: "bars" }, timed.map((method) => [el("div", {}, method.name), bar(method[key], limit, text, task.methods.indexOf(method))])));
   const shares = timed.some((method) => known(method.share).length);
-  return el("div", { class: "card" }, el("header", {}, el("h3", {}, "Time")), el("div", { class: "plots" },
+  return el("div", { class: "card" }, el("header", {}, el("h3", {}, "Time"), all.length > timed.length ? el("span", { class: "caption" }, `the first ${timed.length} of ${all.length} methods; the table has all`) : null), el("div", { class: "plots" },
     chart("Time of one optimizer step", "Mean over runs of the median step; whisker: fastest to slowest run.", "step_ms", most, (value) => `${digits(value, 3)} ms`),
     shares ? chart("Share of the optimizer in training time", "The rest is forward and backward passes and data; validation is left out.", "share", 1, (value) => `${digits(100 * value, 3)} %`) : null));
 }
