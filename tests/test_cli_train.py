@@ -250,6 +250,14 @@ def test_own_functions_come_from_a_file(elsewhere):
     assert "  rprop " in done.stdout
 
 
+def test_an_error_in_an_own_function_shows_where_it_is(elsewhere):
+    Path("own.py").write_text(OWN + "\ndef broken(dataset):\n    raise ValueError('here')\n")
+    done = call("train", "--model", "own.py:broken", "--data", "own.py:points")
+    assert isinstance(done.exception, ValueError)
+    assert "here" in str(done.exception)
+    assert not list(Path("runs").iterdir())
+
+
 # What is wrong is said at once
 
 WRONG = [
@@ -261,6 +269,7 @@ WRONG = [
     (("train", "--option", "lrr=1"), "has no option 'lrr'; did you mean 'lr'?"),
     (("train", "--epochs", "0"), "--epochs must be a whole number, 1 or more, got 0."),
     (("train", "--batch-size", "0"), "--batch-size must be a whole number, 1 or more, got 0."),
+    (("train", "--optimizer", "adam", "--option", "lr=-1"), "Invalid learning rate: -1"),
     (("train", "--threads", "0"), "--threads must be 1 or more, got 0."),
     (("train", "--checkpoint-minutes", "-1"), "must be 0 or more"),
     (("train", "--model", "no.py:net"), "there is no file 'no.py'"),

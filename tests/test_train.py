@@ -548,6 +548,16 @@ def test_a_finished_run_is_given_as_it_is(tmp_path):
     assert train(mlp, blobs, "adam", epochs=2, folder=tmp_path, overwrite=True).final == first.final
 
 
+def test_an_error_before_the_first_checkpoint_leaves_nothing_behind(tmp_path):
+    with pytest.raises(Stop):
+        train(mlp, blobs, "adam", epochs=2, folder=tmp_path, watcher=StopAt(1))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(Stop):
+        train(mlp, blobs, "adam", epochs=9, folder=tmp_path, watcher=StopAt(4), checkpoint_minutes=0)
+    (left,) = tmp_path.iterdir()
+    assert (left / "checkpoint.pt").exists()
+
+
 def test_checkpoints_are_written_every_so_many_minutes(tmp_path, monkeypatch):
     saved, now = [], [0.0]
     monkeypatch.setattr(loop, "perf_counter", lambda: now[0])

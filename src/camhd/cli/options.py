@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -101,7 +102,18 @@ def checked(context: typer.Context, call: Callable[[], T]) -> T:
         print(_in_options(context, str(error)), file=sys.stderr)
         raise typer.Exit(1) from None
     except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+        if _in_own_file(context, error):
+            raise
         raise typer.BadParameter(_in_options(context, str(error))) from None
+
+
+def _in_own_file(context: typer.Context, error: Exception) -> bool:
+    """Whether it comes out of a file of the user's, who will want to see where."""
+    given = [word for value in context.params.values() for word in (value if isinstance(value, list) else [value])]
+    texts = [piece for word in given if isinstance(word, str) for piece in word.split(",")]
+    files = {str(Path(text.rpartition(":")[0]).resolve()) for text in texts if ".py:" in text}
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(frame.filename in files for frame in frames)
 
 
 def _in_options(context: typer.Context, message: str) -> str:

@@ -68,7 +68,7 @@ def compare(
     ] = None,
     json: o.Json = False,
 ) -> None:
-    """Train with several optimizers, several seeds each, and say which is better.
+    """Compare optimizers on one problem, several seeds each.
 
     Without options: a small network on handwritten digits with Adam, Adam-HD and Adam-CAM-HD. It ends with a table
     (mean ± standard error, n, Welch's p against the first row, time of an optimizer step) and a report to open in a
@@ -167,7 +167,10 @@ def show_runs(
     every: Annotated[bool, typer.Option("--every", help="List every single run, too.")] = False,
     json: o.Json = False,
 ) -> None:
-    """Show tables of records; of a single run, its configuration and its epochs."""
+    """Show tables of records.
+
+    Of a single run, its configuration and its epochs.
+    """
     found = o.checked(context, lambda: records.load(runs or [Path("runs")]))
     if json:
         compared = [table.as_dict() for table in tables(found.runs)]
