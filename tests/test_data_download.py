@@ -10,7 +10,7 @@ import camhd
 import datafiles
 import loopback
 from camhd.lab import data
-from camhd.lab.data import download
+from camhd.lab.data import download, writing
 
 SOURCES = str(Path(camhd.__file__).parents[1])
 BIG = datafiles.svhn(train=400)
@@ -224,10 +224,30 @@ def test_without_pooch_it_is_said_what_to_install(folder, monkeypatch):
     assert not folder.exists()
 
 
+def test_what_is_here_needs_neither_pooch_nor_a_folder_to_write_to(folder, monkeypatch):
+    svhn_at(monkeypatch, loopback.closed_port())
+    datafiles.write(folder / "svhn", BIG)
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    monkeypatch.setattr(writing, "workshop", None)
+    assert data.get("svhn", folder).state == "here"
+
+
+def test_damaged_files_that_get_did_not_bring_are_not_replaced(folder, monkeypatch):
+    place = datafiles.write(folder / "SVHN", BIG | {"test_32x32.mat": bytes(len(BIG["test_32x32.mat"]))})
+    with loopback.serving(BIG) as site:
+        svhn_at(monkeypatch, site.url)
+        with pytest.raises(data.DataError, match=f"Remove {place} and get it: camhd data get svhn"):
+            data.get("svhn", folder)
+        assert not site.asked
+
+
 def test_files_that_were_vouched_for_are_not_replaced(folder, tmp_path, monkeypatch):
     mine = datafiles.svhn(3, 2)
     data.add("svhn", datafiles.write(tmp_path / "mine", mine), note="three", folder=folder)
     with loopback.serving(BIG) as site:
         svhn_at(monkeypatch, site.url)
         assert data.get("svhn", folder).note == "three"
+        (folder / "svhn" / "test_32x32.mat").write_bytes(bytes(len(mine["test_32x32.mat"])))
+        with pytest.raises(data.DataError, match="sha256"):
+            data.get("svhn", folder)
         assert not site.asked
