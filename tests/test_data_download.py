@@ -183,6 +183,24 @@ def test_a_range_that_was_not_asked_for_is_not_taken(folder, monkeypatch):
     assert datafiles.everything_in(folder / "svhn") == BIG
 
 
+def test_a_server_that_hangs_up_without_having_said_how_much_there_is(folder, monkeypatch):
+    with loopback.serving(BIG, breaks=[70_000], length=False) as site:
+        svhn_at(monkeypatch, site.url)
+        data.get("svhn", folder)
+        assert site.asked[1] == ("train_32x32.mat", "bytes=70000-")
+    assert datafiles.everything_in(folder / "svhn") == BIG
+
+
+def test_a_mirror_with_a_shorter_file_is_passed_over(folder, monkeypatch):
+    short = {name: content[:1000] for name, content in BIG.items()}
+    datafiles.write(folder / "svhn" / ".partial", {"train_32x32.mat.part": BIG["train_32x32.mat"][:5000]})
+    with loopback.serving(short) as odd, loopback.serving(BIG) as good:
+        svhn_at(monkeypatch, odd.url, good.url)
+        data.get("svhn", folder)
+        assert odd.asked == [("train_32x32.mat", "bytes=5000-"), ("train_32x32.mat", None)]
+    assert datafiles.everything_in(folder / "svhn") == BIG
+
+
 def test_a_file_without_end_is_cut_off(folder, monkeypatch):
     endless = {name: content + bytes(20 * 2**20) for name, content in BIG.items()}
     with loopback.serving(endless, length=False) as site:

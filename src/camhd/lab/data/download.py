@@ -59,13 +59,8 @@ def get(
     root = places.data_folder(folder)
     target = places.download_copy(name, root)
     here = places.locate(places.copies(name, root))
-    if here is not None and not here.missing:
-        try:
-            places.check(here, places.remedy(name, folder, here))
-            return describe([name], folder)[0]
-        except DataError:  # what `get` put there it may replace, and nothing else
-            if here != target or vouching.read(here.place, here.format) is not None:
-                raise
+    if here is not None and _sound(here, target, places.remedy(name, folder, here)):
+        return describe([name], folder)[0]
     _pooch()
     with writing.workshop(target.place) as partial, writing.refused(target.place):
         _tidy(partial, edition)
@@ -77,6 +72,19 @@ def get(
                 addresses.sort(key=lambda mirror: mirror != used)  # the one that answered comes first from now on
     _unpack(target, root, places.remedy(name, folder, target))
     return describe([name], folder)[0]
+
+
+def _sound(here: places.Copy, target: places.Copy, remedy: str) -> bool:
+    """Whether there is nothing to do. What `get` put there it may replace; anything else that is wrong is an error."""
+    if here.missing:
+        return False
+    try:
+        places.check(here, remedy)
+    except DataError:
+        if here != target or vouching.read(here.place, here.format) is not None:
+            raise
+        return False
+    return True
 
 
 def _unpack(archive: places.Copy, root: Path, remedy: str) -> None:
