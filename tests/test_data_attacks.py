@@ -11,6 +11,7 @@ import pickle
 import struct
 import tarfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -247,3 +248,57 @@ def test_a_damaged_gzip_file_is_refused():
     for damaged in (content[:-4], content[:200], content[:20] + bytes(10) + content[30:]):
         with pytest.raises(data.DataError, match="images: expected"):
             idx.parse(damaged, "images", 3, "")
+
+
+def test_an_archive_with_a_flipped_byte_is_noticed_by_its_checksum(tmp_path):
+    content = bytearray(datafiles.tar_gz(datafiles.cifar_binary()))
+    content[len(content) // 2] ^= 1
+    with pytest.raises(data.DataError, match="a damaged one"):
+        archives.members(bytes(content), tmp_path / "a.tar.gz", cifar.BINARY, "")
+
+
+# Whatever the bytes are: a data set or a clear error, and no other exception
+
+READERS = {
+    "idx": (
+        lambda: gzip.compress(datafiles.idx(datafiles.random_images(2, 5, 5)), mtime=0),
+        lambda c: idx.parse(c, "f", 3, ""),
+    ),
+    "idx, unpacked": (lambda: datafiles.idx(datafiles.random_images(2, 5, 5)), lambda c: idx.parse(c, "f", 3, "")),
+    "pickle": (
+        lambda: datafiles.python2_batch(datafiles.random_images(1, 3072), datafiles.random_labels(1)),
+        lambda c: cifar._pickled(c, Path("f"), ""),
+    ),
+    "archive": (
+        lambda: datafiles.tar_gz(datafiles.cifar_binary()),
+        lambda c: archives.members(c, Path("f"), cifar.BINARY, ""),
+    ),
+    "archive, unpacked": (
+        lambda: gzip.decompress(datafiles.tar_gz(dict.fromkeys(cifar.BINARY, b"x"))),
+        lambda c: archives.members(gzip.compress(c, 1), Path("f"), cifar.BINARY, ""),
+    ),
+    "matlab": (lambda: datafiles.svhn(1, 1)["test_32x32.mat"], lambda c: svhn._part(c, Path("f"), "")),
+    "matlab, unpacked": (
+        lambda: datafiles.svhn(1, 1, compress=False)["test_32x32.mat"],
+        lambda c: svhn._part(c, Path("f"), ""),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_any_damage_gives_data_or_a_clear_error(kind):
+    make, read = READERS[kind]
+    content = np.frombuffer(make(), np.uint8)
+    read(content.tobytes())
+    generator = np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        damaged = content.copy()
+        # Mostly near the start, where headers are, and a few bytes at a time.
+        places = (len(content) * generator.random(generator.integers(1, 4)) ** 4).astype(int)
+        damaged[places] = generator.integers(0, 256, len(places))
+        try:
+            read(damaged[: generator.integers(len(content)) if generator.random() < 0.1 else None].tobytes())
+        except data.DataError:
+            refused += 1
+    assert refused > 30

@@ -10,7 +10,7 @@ import camhd
 import datafiles
 import loopback
 from camhd.lab import data
-from camhd.lab.data import download
+from camhd.lab.data import download, writing
 
 SOURCES = str(Path(camhd.__file__).parents[1])
 BIG = datafiles.svhn(train=400)
@@ -183,6 +183,24 @@ def test_a_range_that_was_not_asked_for_is_not_taken(folder, monkeypatch):
     assert datafiles.everything_in(folder / "svhn") == BIG
 
 
+def test_a_server_that_hangs_up_without_having_said_how_much_there_is(folder, monkeypatch):
+    with loopback.serving(BIG, breaks=[70_000], length=False) as site:
+        svhn_at(monkeypatch, site.url)
+        data.get("svhn", folder)
+        assert site.asked[1] == ("train_32x32.mat", "bytes=70000-")
+    assert datafiles.everything_in(folder / "svhn") == BIG
+
+
+def test_a_mirror_with_a_shorter_file_is_passed_over(folder, monkeypatch):
+    short = {name: content[:1000] for name, content in BIG.items()}
+    datafiles.write(folder / "svhn" / ".partial", {"train_32x32.mat.part": BIG["train_32x32.mat"][:5000]})
+    with loopback.serving(short) as odd, loopback.serving(BIG) as good:
+        svhn_at(monkeypatch, odd.url, good.url)
+        data.get("svhn", folder)
+        assert odd.asked == [("train_32x32.mat", "bytes=5000-"), ("train_32x32.mat", None)]
+    assert datafiles.everything_in(folder / "svhn") == BIG
+
+
 def test_a_file_without_end_is_cut_off(folder, monkeypatch):
     endless = {name: content + bytes(20 * 2**20) for name, content in BIG.items()}
     with loopback.serving(endless, length=False) as site:
@@ -224,10 +242,30 @@ def test_without_pooch_it_is_said_what_to_install(folder, monkeypatch):
     assert not folder.exists()
 
 
+def test_what_is_here_needs_neither_pooch_nor_a_folder_to_write_to(folder, monkeypatch):
+    svhn_at(monkeypatch, loopback.closed_port())
+    datafiles.write(folder / "svhn", BIG)
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    monkeypatch.setattr(writing, "workshop", None)
+    assert data.get("svhn", folder).state == "here"
+
+
+def test_damaged_files_that_get_did_not_bring_are_not_replaced(folder, monkeypatch):
+    place = datafiles.write(folder / "SVHN", BIG | {"test_32x32.mat": bytes(len(BIG["test_32x32.mat"]))})
+    with loopback.serving(BIG) as site:
+        svhn_at(monkeypatch, site.url)
+        with pytest.raises(data.DataError, match=f"Remove {place} and get it: camhd data get svhn"):
+            data.get("svhn", folder)
+        assert not site.asked
+
+
 def test_files_that_were_vouched_for_are_not_replaced(folder, tmp_path, monkeypatch):
     mine = datafiles.svhn(3, 2)
     data.add("svhn", datafiles.write(tmp_path / "mine", mine), note="three", folder=folder)
     with loopback.serving(BIG) as site:
         svhn_at(monkeypatch, site.url)
         assert data.get("svhn", folder).note == "three"
+        (folder / "svhn" / "test_32x32.mat").write_bytes(bytes(len(mine["test_32x32.mat"])))
+        with pytest.raises(data.DataError, match="sha256"):
+            data.get("svhn", folder)
         assert not site.asked

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from . import places, vouching, writing
 from .catalogue import BUNDLED
 from .errors import DataError, NeedsPackage
+from .formats import FORMATS
 from .inventory import Description, chosen, describe
 from .published import EDITIONS, Edition, File
 
@@ -58,11 +59,7 @@ def get(
     root = places.data_folder(folder)
     target = places.download_copy(name, root)
     here = places.locate(places.copies(name, root))
-    if here is not None and here != target and not here.missing:
-        places.check(here, places.remedy(name, folder, here))
-        return describe([name], folder)[0]
-    if vouching.read(target.place, target.format) is not None:
-        places.check(target, places.remedy(name, folder, target))
+    if here is not None and _sound(here, target, places.remedy(name, folder, here)):
         return describe([name], folder)[0]
     _pooch()
     with writing.workshop(target.place) as partial, writing.refused(target.place):
@@ -77,8 +74,23 @@ def get(
     return describe([name], folder)[0]
 
 
+def _sound(here: places.Copy, target: places.Copy, remedy: str) -> bool:
+    """Whether there is nothing to do. What `get` put there it may replace; anything else that is wrong is an error."""
+    if here.missing:
+        return False
+    try:
+        places.check(here, remedy)
+    except DataError:
+        if here != target or vouching.read(here.place, here.format) is not None:
+            raise
+        return False
+    return True
+
+
 def _unpack(archive: places.Copy, root: Path, remedy: str) -> None:
     """Put the members of an archive in its place, if there is room for both for a moment."""
+    if FORMATS[archive.format].unpacked is None:
+        return
     _, contents = places.check(archive, remedy)
     copy, contents = places.unpack(archive, contents, root, remedy)
     if copy != archive and shutil.disk_usage(root).free > 2 * sum(map(len, contents.values())):

@@ -41,7 +41,14 @@ class Copy:
     @property
     def missing(self) -> list[Path]:
         """The files that are not there."""
-        return [path for path in self.files.values() if not path.is_file()]
+        return [path for path in self.files.values() if not _is_file(path)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:
+        return True  # there is something; what is wrong with it is told when it is read
 
 
 def data_folder(folder: Path | str | None = None) -> Path:
