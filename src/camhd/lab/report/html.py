@@ -16,7 +16,10 @@ from importlib.resources import files
 from typing import Any
 
 # In this order: each uses what is defined above it.
-SCRIPTS = ("basics", "scales", "colours", "plot", "lines", "heat", "table", "curves", "rates", "runs", "page")
+SCRIPTS = (
+    *("basics", "scales", "colours", "link", "axes", "plot", "lines", "heat", "table"),
+    *("curves", "panels", "weights", "rates", "runs", "page"),
+)
 
 
 def render(data: Mapping[str, Any], facts: str, tables: str, version: str) -> str:

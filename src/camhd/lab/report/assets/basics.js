@@ -2,27 +2,32 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element: attributes, then children (elements, text, or lists of them; null is left out). */
-function el(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
+/** An HTML element. `el("p.caption", { title: "…" }, "text", child)`; attributes may be left out, null children too. */
+function el(name, ...rest) {
+  const [tag, ...classes] = name.split(".");
+  const node = document.createElement(tag);
+  node.classList.add(...classes);
+  return fill(node, rest);
 }
 
-/** The same for SVG. */
-function draw(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
+/** The same for SVG, with attributes always given. */
+function draw(tag, ...rest) {
+  return fill(document.createElementNS(SVG, tag), rest);
 }
 
-function fill(node, attributes, children) {
+function fill(node, rest) {
+  const attributes = rest[0]?.constructor === Object ? rest.shift() : {};
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "style") Object.assign(node.style, value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  node.append(...rest.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
+const button = (text, onclick, attributes = {}) => el("button", { type: "button", onclick, ...attributes }, text);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 const known = (values) => values.filter((value) => value !== null && Number.isFinite(value));
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
@@ -32,9 +37,8 @@ function digits(value, count = 4) {
   if (value === null || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  const text = size >= 1e-3 && size < 1e5
-    ? String(Number(value.toPrecision(count)))
-    : Number(value.toPrecision(count)).toExponential().replace("e+", "e");
+  const rounded = Number(value.toPrecision(count));
+  const text = size >= 1e-3 && size < 1e5 ? String(rounded) : rounded.toExponential().replace("e+", "e");
   return text.replaceAll("-", "−");
 }
 
@@ -43,6 +47,7 @@ const whole = (value) => Math.round(value).toLocaleString("en-US");
 /** A time in the unit one would say it in. */
 function duration(seconds) {
   if (seconds === null || !Number.isFinite(seconds)) return "–";
+  if (seconds === 0) return "0";
   if (seconds < 1) return `${digits(1000 * seconds, 3)} ms`;
   if (seconds < 90) return `${digits(seconds, 3)} s`;
   return seconds < 5400 ? `${digits(seconds / 60, 3)} min` : `${digits(seconds / 3600, 3)} h`;
@@ -54,7 +59,8 @@ function measured(value, metric) {
   return metric.percent ? `${(100 * value).toFixed(2)} %` : digits(value);
 }
 
-const MISSING = NaN, NOT_POSITIVE = -Infinity;
+const MISSING = NaN;
+const NOT_POSITIVE = -Infinity;
 
 /** A packed matrix as rows of numbers; NaN is missing, -Infinity a number without a logarithm. See pack.py. */
 function unpack(packed) {
@@ -66,27 +72,31 @@ function unpack(packed) {
     const number = packed.low + (code - 2) * step;
     return packed.log ? 10 ** number : number;
   };
-  return Array.from({ length: packed.rows }, (_, row) =>
-    Float64Array.from({ length: packed.columns }, (_, column) =>
-      value(view.getUint16(2 * (row * packed.columns + column), true))));
+  const { rows, columns } = packed;
+  return Array.from({ length: rows }, (_, row) =>
+    Array.from({ length: columns }, (_, column) => value(view.getUint16(2 * (row * columns + column), true))),
+  );
 }
 
-/** Buttons of which one is pressed. */
+/** Buttons of which one is pressed: [value, text] each. */
 function choice(label, options, chosen, onchoose) {
-  const buttons = options.map(([value, text]) => el("button", {
-    type: "button", "aria-pressed": String(value === chosen),
-    onclick: (event) => {
-      buttons.forEach((button) => button.setAttribute("aria-pressed", String(button === event.currentTarget)));
+  const buttons = options.map(([value, text]) => {
+    const onclick = (event) => {
+      buttons.forEach((one) => one.setAttribute("aria-pressed", String(one === event.currentTarget)));
       onchoose(value);
-    },
-  }, text));
-  return el("div", { class: "choice", role: "group", "aria-label": label }, buttons);
+    };
+    return button(text, onclick, { "aria-pressed": String(value === chosen) });
+  });
+  return el("div.choice", { role: "group", "aria-label": label }, buttons);
 }
 
 /** A drop-down list of [value, text]. */
-function select(label, options, onchoose) {
-  const id = `list-${select.count = (select.count ?? 0) + 1}`;
-  const list = el("select", { id, onchange: () => onchoose(list.value) },
-    options.map(([value, text]) => el("option", { value }, text)));
-  return el("span", { class: "list" }, el("label", { for: id }, label), list);
+function select(label, options, onchoose, chosen) {
+  const id = `list-${(select.count = (select.count ?? 0) + 1)}`;
+  const list = el(
+    "select",
+    { id, onchange: () => onchoose(list.value) },
+    options.map(([value, text]) => el("option", { value, selected: value === chosen }, text)),
+  );
+  return el("span.list", el("label", { for: id }, label), list);
 }

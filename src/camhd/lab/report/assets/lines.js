@@ -1,57 +1,62 @@
-// Plots of lines: learning curves, rates, weights.
+// Lines: learning curves, rates, weights. A series is { index, name, xs, ys, errors }; errors may be missing.
 
-/** The position in sorted values that is nearest to one. */
+/** The position of the value that is nearest to one. */
 function nearest(values, wanted) {
   let best = 0;
   for (let i = 1; i < values.length; i++) if (Math.abs(values[i] - wanted) < Math.abs(values[best] - wanted)) best = i;
   return best;
 }
 
+const point = (x, y) => `${x.toFixed(1)},${y.toFixed(1)}`;
+
 /** A path through points; where a value cannot be drawn the line is broken. */
 function trace(xs, ys, x, y) {
-  let path = "", pen = false;
+  let [path, pen] = ["", "M"];
   for (let i = 0; i < xs.length; i++) {
     const drawable = ys[i] !== null && xs[i] !== null && Number.isFinite(y(ys[i]));
-    if (drawable) path += `${pen ? "L" : "M"}${x(xs[i]).toFixed(1)},${y(ys[i]).toFixed(1)}`;
-    pen = drawable;
+    if (drawable) path += pen + point(x(xs[i]), y(ys[i]));
+    pen = drawable ? "L" : "M";
   }
   return path;
 }
 
-/** The area between two lines. */
+/** The area between two lines; what lies below a logarithm is at the bottom. */
 function area(xs, lows, highs, x, y) {
   const floor = y(y.domain[0]);
   const place = (value) => (Number.isFinite(y(value)) ? y(value) : floor);
-  const used = [...xs.keys()].filter((i) => lows[i] !== null && Number.isFinite(lows[i]) && Number.isFinite(highs[i]) && xs[i] !== null);
+  const there = (i) => xs[i] !== null && [lows[i], highs[i]].every((value) => value !== null && Number.isFinite(value));
+  const used = [...xs.keys()].filter(there);
   if (used.length < 2) return "";
-  const up = used.map((i) => `${x(xs[i]).toFixed(1)},${place(highs[i]).toFixed(1)}`);
-  const down = used.reverse().map((i) => `${x(xs[i]).toFixed(1)},${place(lows[i]).toFixed(1)}`);
+  const up = used.map((i) => point(x(xs[i]), place(highs[i])));
+  const down = used.reverse().map((i) => point(x(xs[i]), place(lows[i])));
   return `M${up.join("L")}L${down.join("L")}Z`;
 }
 
-/** Draw series { index, name, xs, ys, errors } with bands of one standard error. */
-function paintLines(layer, series, { x, y, width }) {
+/** Lines with bands of one standard error to either side. */
+function paintLines(layer, series, { x, y, inner }) {
   for (const { index, name, xs, ys, errors } of series) {
     const { colour, dash, marker } = lineStyle(index);
     if (errors) {
-      const low = ys.map((value, i) => (value === null || errors[i] === null ? null : value - errors[i]));
-      const high = ys.map((value, i) => (value === null || errors[i] === null ? null : value + errors[i]));
-      layer.append(draw("path", { class: "band", fill: colour, d: area(xs, low, high, x, y) }));
+      const moved = (sign) =>
+        ys.map((value, i) => (value === null || errors[i] === null ? null : value + sign * errors[i]));
+      layer.append(draw("path", { class: "band", fill: colour, d: area(xs, moved(-1), moved(1), x, y) }));
     }
-    const drawable = [...xs.keys()].filter((i) => ys[i] !== null && Number.isFinite(y(ys[i])));
-    const every = Math.max(1, Math.round(drawable.length / (width / 90)));
+    const drawable = [...xs.keys()].filter((i) => xs[i] !== null && ys[i] !== null && Number.isFinite(y(ys[i])));
+    const every = Math.max(1, Math.round(drawable.length / (inner / 90)));
     const spots = drawable.filter((_, i) => drawable.length === 1 || i % every === index % every);
+    const line = { class: "curve", stroke: colour, "stroke-dasharray": dash, d: trace(xs, ys, x, y) };
     layer.append(
-      draw("path", { class: "curve", stroke: colour, "stroke-dasharray": dash, d: trace(xs, ys, x, y) }, draw("title", {}, name)),
-      draw("path", { fill: colour, d: spots.map((i) => marker(x(xs[i]), y(ys[i]), 3.2)).join("") }));
+      draw("path", line, draw("title", {}, name)),
+      draw("path", { fill: colour, d: spots.map((i) => marker(x(xs[i]), y(ys[i]), 3.2)).join("") }),
+    );
   }
 }
 
 /** All values between two places, those at the very edges interpolated: the vertical axis is fitted to them. */
 function seen(series, [low, high]) {
   const found = [];
+  const put = (value, error) => found.push(...(error ? [value - error, value + error] : [value]));
   for (const { xs, ys, errors } of series) {
-    const put = (value, error) => found.push(...(error ? [value - error, value + error] : [value]));
     for (let i = 0; i < xs.length; i++) {
       if (ys[i] === null || xs[i] === null) continue;
       if (xs[i] >= low && xs[i] <= high) put(ys[i], errors?.[i]);
@@ -65,7 +70,9 @@ function seen(series, [low, high]) {
   return found;
 }
 
-/** The values of all series at the place nearest to x; the one nearest to y is marked. */
+const MOST = 10;
+
+/** The values of all series at the place nearest to x, largest first; the one nearest to y is marked. */
 function readLines(series, x, y, plot, title, text) {
   const rows = [];
   let at = null;
@@ -73,6 +80,7 @@ function readLines(series, x, y, plot, title, text) {
     if (!one.xs.length) continue;
     const i = nearest(one.xs, at ?? x);
     at ??= one.xs[i];
+    // A series that is not there at this place says nothing about it.
     const gap = (one.xs.at(-1) - one.xs[0]) / Math.max(one.xs.length - 1, 1);
     if (one.ys[i] === null || Math.abs(one.xs[i] - at) > Math.max(gap, 1e-12)) continue;
     const distance = y === undefined ? Infinity : Math.abs(plot.y(one.ys[i]) - plot.y(y));
@@ -80,11 +88,9 @@ function readLines(series, x, y, plot, title, text) {
   }
   if (!rows.length) return null;
   const close = rows.reduce((best, row) => (row.distance < best.distance ? row : best));
-  if (Number.isFinite(close.distance)) close.near = true;
-  rows.sort((a, b) => b.size - a.size);
-  const most = 10;
-  const kept = rows.length > most ? rows.filter((row) => row.near).concat(rows.filter((row) => !row.near)).slice(0, most).sort((a, b) => b.size - a.size) : rows;
-  return { x: at, title: title(at), rows: kept, more: rows.length > most ? `and ${rows.length - most} more` : "" };
+  close.near = Number.isFinite(close.distance);
+  const kept = [close, ...rows.filter((row) => row !== close)].slice(0, MOST).sort((a, b) => b.size - a.size);
+  return { x: at, title: title(at), rows: kept, more: rows.length > MOST ? `and ${rows.length - MOST} more` : "" };
 }
 
 /** Which lines are shown; several plots may share it. */
@@ -93,24 +99,32 @@ class Legend {
     this.names = names;
     this.hidden = new Set(hidden);
     this.listeners = [];
-    this.buttons = names.map((name, index) => el("button", {
-      type: "button", "aria-pressed": String(!this.hidden.has(index)), title: "Click: on or off. Shift and click: this one alone.",
-      onclick: (event) => (event.shiftKey ? this.only(index) : this.toggle(index)),
-    }, swatch(index), name));
-    const all = el("button", { type: "button", class: "quiet", onclick: () => this.set([]) }, "all");
-    const none = el("button", { type: "button", class: "quiet", onclick: () => this.set(names.keys()) }, "none");
-    this.node = el("div", { class: "legend", role: "group", "aria-label": "Curves to show" }, names.length > 2 ? [all, none] : null, this.buttons);
+    const title = "Click: on or off. Shift and click: this one alone.";
+    this.buttons = names.map((name, index) => {
+      const onclick = (event) => (event.shiftKey ? this.only(index) : this.toggle(index));
+      return button([swatch(index), name], onclick, { "aria-pressed": String(this.shows(index)), title });
+    });
+    const all = button("all", () => this.set([]), { class: "quiet" });
+    const none = button("none", () => this.set(names.keys()), { class: "quiet" });
+    const group = { role: "group", "aria-label": "Curves to show" };
+    this.node = el("div.legend", group, names.length > 2 ? [all, none] : null, this.buttons);
   }
 
-  toggle(index) { this.set(this.hidden.has(index) ? [...this.hidden].filter((i) => i !== index) : [...this.hidden, index]); }
+  shows(index) {
+    return !this.hidden.has(index);
+  }
 
-  only(index) { this.set([...this.names.keys()].filter((i) => i !== index)); }
+  toggle(index) {
+    this.set(this.shows(index) ? [...this.hidden, index] : [...this.hidden].filter((i) => i !== index));
+  }
+
+  only(index) {
+    this.set([...this.names.keys()].filter((i) => i !== index));
+  }
 
   set(hidden) {
     this.hidden = new Set(hidden);
-    this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(!this.hidden.has(i))));
+    this.buttons.forEach((one, index) => one.setAttribute("aria-pressed", String(this.shows(index))));
     this.listeners.forEach((listener) => listener());
   }
-
-  shows(index) { return !this.hidden.has(index); }
 }

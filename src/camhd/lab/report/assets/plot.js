@@ -1,165 +1,135 @@
-// The frame of every plot: axes, cursor and read-out, zoom by dragging, wheel and keys.
-
-/** Plots that share their horizontal axis: what is zoomed or pointed at in one is in all. */
-class Link {
-  constructor() {
-    this.plots = new Set();
-    this.zoomed = null;
-    this.undo = el("button", { type: "button", class: "undo", hidden: true, onclick: () => this.reset() }, "Reset zoom");
-  }
-
-  /** Room to the left that all of them leave, so that they line up. */
-  left(width) { return Math.min(Math.max(...[...this.plots].map((plot) => plot.wanted)), width * 0.34); }
-
-  zoom(domain) {
-    this.zoomed = domain;
-    this.plots.forEach((plot) => plot.render());
-    this.undo.hidden = !(domain || [...this.plots].some((plot) => plot.zoomedY));
-  }
-
-  reset() {
-    this.plots.forEach((plot) => { plot.zoomedY = null; });
-    this.zoom(null);
-  }
-
-  point(x, from) {
-    this.plots.forEach((plot) => plot !== from && plot.mark(x));
-  }
-}
+// The frame of every plot: cursor and read-out, zoom by dragging, wheel and keys.
 
 /**
- * One plot. `spec` is what it shows; a subclass or caller may replace it and call `render()`.
- *   title, caption, label  texts; `label` describes the picture to those who do not see it
- *   height, bare           of the area inside the axes, in pixels; whether it has no grid
- *   x: { title, domain, integers, text }
- *   y: { kind, values(domain) → numbers to be seen, metric, percent, text } or { names: [rows] }
- *   paint(layer, { x, y, width, height, canvas })   draws the contents
- *   read(x, y) → { x, title, rows: [{ mark, name, value, near }], y } or null
+ * One plot. `spec` is what it shows; whoever replaces it calls `render()`.
+ *   title, caption, tools   its heading, if it has one
+ *   label                   what it shows, for those who do not see it
+ *   height, bare            of the area inside the axes, in pixels; whether it has no grid
+ *   x: { title, domain, integers, text(value) }
+ *   y: { kind, domain or values([from, to]) to be seen, percent, text(value) }, or { names } of rows
+ *   paint(layer, plot)      draws the contents into an SVG group, or onto the plot's canvas
+ *   read(x, y, plot)        → { x, title, rows: [{ mark, name, value, near }], more }, or null
  */
 class Plot {
   constructor(spec, link = new Link()) {
-    this.spec = spec;
-    this.link = link;
-    this.zoomedY = null;
+    Object.assign(this, { spec, link, zoomedY: null, width: 0, top: 8, from: null });
     this.canvas = el("canvas", { "aria-hidden": "true" });
-    this.svg = draw("svg", {
-      tabindex: 0, role: "img",
-      onpointerdown: (event) => this.press(event), onpointermove: (event) => this.move(event),
-      onpointerup: (event) => this.release(event), onpointercancel: () => this.forget(), onpointerleave: () => this.leave(),
-      onwheel: (event) => this.wheel(event), onkeydown: (event) => this.key(event), onblur: () => this.leave(),
-      ondblclick: () => this.link.reset(),
-    });
-    this.tip = el("div", { class: "tip", hidden: true });
-    this.spoken = el("div", { class: "hidden", "aria-live": "polite" });
-    this.stage = el("div", { class: "stage" }, this.canvas, this.svg, this.tip, this.spoken);
-    const heading = spec.title ? el("figcaption", {}, el("h4", {}, spec.title), spec.caption ? el("span", { class: "caption" }, spec.caption) : null, spec.tools) : null;
-    this.node = el("figure", { class: "plot" }, heading, this.stage);
-    this.wanted = Math.max(58, 10 + 6.8 * Math.max(0, ...(spec.y.names ?? []).map((name) => name.length)));
+    this.svg = draw("svg", { tabindex: 0, role: "img", ...this.listeners() });
+    this.tip = el("div.tip", { hidden: true });
+    this.spoken = el("div.hidden", { "aria-live": "polite" });
+    this.stage = el("div.stage", this.canvas, this.svg, this.tip, this.spoken);
+    const caption = spec.caption ? el("span.caption", spec.caption) : null;
+    const heading = spec.title ? el("figcaption", el("h4", spec.title), caption, spec.tools) : null;
+    this.node = el("figure.plot", heading, this.stage);
+    this.wanted = roomFor(spec.y.names ?? []);
     link.plots.add(this);
-    this.width = 0;
-    new ResizeObserver(([entry]) => {
+    this.resized = new ResizeObserver(([entry]) => {
       const width = Math.round(entry.contentRect.width);
-      if (width && width !== this.width) { this.width = width; this.render(); }
-    }).observe(this.stage);
+      if (!width || width === this.width) return;
+      this.width = width;
+      this.render();
+    });
+    this.resized.observe(this.stage);
   }
 
-  /** Leave the others alone from now on. */
-  remove() { this.link.plots.delete(this); this.node.remove(); }
+  listeners() {
+    return {
+      onpointerdown: (event) => this.press(event),
+      onpointermove: (event) => this.move(event),
+      onpointerup: (event) => this.release(event),
+      onpointercancel: () => this.forget(),
+      onpointerleave: () => this.leave(),
+      onwheel: (event) => this.wheel(event),
+      onkeydown: (event) => this.key(event),
+      onblur: () => this.leave(),
+      ondblclick: () => this.link.reset(),
+    };
+  }
 
-  get domain() { return this.link.zoomed ?? this.spec.x.domain; }
+  /** Go, and leave the others alone from now on. */
+  remove() {
+    this.resized.disconnect();
+    this.link.plots.delete(this);
+    this.node.remove();
+  }
+
+  get domain() {
+    return this.link.zoomed ?? this.spec.x.domain;
+  }
+
+  // Drawing
 
   render() {
     if (!this.width) return;
-    const { spec } = this;
-    const names = spec.y.names;
-    this.leave();
+    const { spec, top } = this;
     this.left = this.link.left(this.width);
-    this.top = 8;
     this.inner = Math.max(this.width - this.left - 12, 40);
     this.height = spec.height;
-    const [a, b] = this.domain;
-    this.x = scale("linear", a, b, this.left, this.left + this.inner);
-    const fitted = names ? [0, names.length] : this.zoomedY ?? spec.y.domain ?? range(spec.y.values(this.domain), spec.y.kind);
-    const [bottom, top] = names ? [this.top, this.top + this.height] : [this.top + this.height, this.top];
-    this.y = scale(names ? "linear" : spec.y.kind, fitted[0], fitted[1], bottom, top);
-    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.top + this.height + 42}`);
-    this.svg.setAttribute("height", this.top + this.height + 42);
-    this.svg.setAttribute("aria-label", `${spec.label ?? spec.title}. Arrow keys read values, plus and minus zoom, Escape shows everything.`);
-    const id = `clip${Plot.count = (Plot.count ?? 0) + 1}`;
+    const bottom = top + this.height;
+    this.x = scale("linear", this.domain, [this.left, this.left + this.inner]);
+    this.y = spec.y.names
+      ? scale("linear", [0, spec.y.names.length], [top, bottom])
+      : scale(spec.y.kind, this.zoomedY ?? spec.y.domain ?? range(spec.y.values(this.domain), spec.y.kind), [
+          bottom,
+          top,
+        ]);
+    const keys = "Arrow keys read values, plus and minus zoom, Escape shows everything.";
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${bottom + 42}`);
+    this.svg.setAttribute("height", bottom + 42);
+    this.svg.setAttribute("aria-label", `${spec.label ?? spec.title}. ${keys}`);
+    const id = `clip-${(Plot.count = (Plot.count ?? 0) + 1)}`;
+    // Markers at the very end may stick out, unless the line goes on there.
+    const wide = this.inner + (this.link.zoomed ? 0 : 6);
+    const frame = draw("rect", { x: this.left, y: top - 4, width: wide, height: this.height + 8 });
     const layer = draw("g", { "clip-path": `url(#${id})` });
     this.overlay = draw("g", {});
-    this.svg.replaceChildren(
-      draw("clipPath", { id }, draw("rect", { x: this.left, y: this.top - 4, width: this.inner + (this.link.zoomed ? 0 : 6), height: this.height + 8 })),
-      this.axes(), layer, this.overlay);
-    this.prepare();
-    spec.paint(layer, { x: this.x, y: this.y, width: this.inner, height: this.height, left: this.left, top: this.top, canvas: this.canvas, plot: this });
+    this.hush();
+    this.svg.replaceChildren(draw("clipPath", { id }, frame), axes(this), layer, this.overlay);
+    this.clear();
+    spec.paint(layer, this);
   }
 
-  /** The canvas lies exactly below the area inside the axes. */
-  prepare() {
+  /** An empty canvas, exactly below the area inside the axes. */
+  clear() {
+    const { canvas, inner, height } = this;
     const dense = window.devicePixelRatio || 1;
-    Object.assign(this.canvas.style, { left: `${this.left}px`, top: `${this.top}px`, width: `${this.inner}px`, height: `${this.height}px` });
-    [this.canvas.width, this.canvas.height] = [Math.round(this.inner * dense), Math.round(this.height * dense)];
-    this.canvas.getContext("2d").setTransform(dense, 0, 0, dense, 0, 0);
+    const place = { left: this.left, top: this.top, width: inner, height };
+    for (const [name, value] of Object.entries(place)) canvas.style[name] = `${value}px`;
+    [canvas.width, canvas.height] = [Math.round(inner * dense), Math.round(height * dense)];
+    canvas.getContext("2d").setTransform(dense, 0, 0, dense, 0, 0);
   }
 
-  axes() {
-    const { spec } = this;
-    const [right, bottom] = [this.left + this.inner, this.top + this.height];
-    const across = ticks(this.x, Math.max(2, Math.floor(this.inner / 70)), spec.x.integers);
-    const texts = tickTexts(across, spec.x);
-    const group = draw("g", {});
-    const bare = spec.y.names || spec.bare; // no grid across a picture
-    across.forEach((value, i) => group.append(
-      draw("line", { class: bare ? "axis" : "grid", x1: this.x(value), x2: this.x(value), y1: bare ? bottom : this.top, y2: bottom + 4 }),
-      draw("text", { x: this.x(value), y: bottom + 18, "text-anchor": "middle" }, texts[i])));
-    group.append(draw("text", { x: (this.left + right) / 2, y: bottom + 36, "text-anchor": "middle" }, spec.x.title));
-    if (spec.y.names) this.names(group);
-    else {
-      const up = ticks(this.y, Math.max(3, Math.floor(this.height / 45)));
-      tickTexts(up, spec.y).forEach((text, i) => group.append(
-        draw("line", { class: bare ? "axis" : "grid", x1: bare ? this.left - 4 : this.left, x2: bare ? this.left : right, y1: this.y(up[i]), y2: this.y(up[i]) }),
-        draw("text", { x: this.left - 8, y: this.y(up[i]) + 4, "text-anchor": "end" }, text)));
-    }
-    group.append(draw("path", { class: "axis", fill: "none", d: `M${this.left},${this.top}V${bottom}H${right}` }));
-    return group;
-  }
-
-  /** Names of rows, the middle of long ones left out. */
-  names(group) {
-    const room = Math.floor((this.left - 10) / 6.6);
-    this.spec.y.names.forEach((name, i) => {
-      const half = Math.floor((room - 1) / 2);
-      const short = name.length > room ? `${name.slice(0, half)}…${name.slice(-half)}` : name;
-      group.append(draw("text", { x: this.left - 6, y: this.y(i + 0.5) + 4, "text-anchor": "end" }, short, draw("title", {}, name)));
-    });
-  }
+  // Pointing and dragging
 
   place(event) {
     const box = this.svg.getBoundingClientRect();
-    return [clamp(event.clientX - box.left, this.left, this.left + this.inner), clamp(event.clientY - box.top, this.top, this.top + this.height)];
+    return [
+      clamp(event.clientX - box.left, this.left, this.left + this.inner),
+      clamp(event.clientY - box.top, this.top, this.top + this.height),
+    ];
   }
 
   press(event) {
     if (event.button) return;
     this.from = this.place(event);
-    this.svg.setPointerCapture?.(event.pointerId);
+    this.svg.setPointerCapture(event.pointerId);
   }
 
   move(event) {
-    const here = this.place(event);
-    if (this.from && Math.abs(here[0] - this.from[0]) > 5) {
-      this.leave();
-      const box = this.boxed(here);
-      this.overlay.replaceChildren(draw("rect", { class: "select", x: box[0], y: box[2], width: box[1] - box[0], height: box[3] - box[2] }));
-    } else this.show(this.x.back(here[0]), this.y.back(here[1]));
+    const [x, y] = this.place(event);
+    if (!this.from || Math.abs(x - this.from[0]) <= 5) return this.show(this.x.back(x), this.y.back(y));
+    this.hush();
+    const [left, right, top, bottom] = this.boxed([x, y]);
+    const box = { x: left, y: top, width: right - left, height: bottom - top };
+    this.overlay.replaceChildren(draw("rect", { class: "select", ...box }));
   }
 
   /** What is being selected: [left, right, top, bottom]; all of the height unless the pointer went up or down too. */
-  boxed(here) {
-    const [[x0, y0], [x1, y1]] = [this.from, here];
+  boxed([x1, y1]) {
+    const [x0, y0] = this.from;
     const flat = this.spec.y.names || Math.abs(y1 - y0) < 30;
-    return [Math.min(x0, x1), Math.max(x0, x1), flat ? this.top : Math.min(y0, y1), flat ? this.top + this.height : Math.max(y0, y1)];
+    const [top, bottom] = flat ? [this.top, this.top + this.height] : [Math.min(y0, y1), Math.max(y0, y1)];
+    return [Math.min(x0, x1), Math.max(x0, x1), top, bottom];
   }
 
   release(event) {
@@ -172,7 +142,10 @@ class Plot {
     this.link.zoom([this.x.back(left), this.x.back(right)]);
   }
 
-  forget() { this.from = null; this.overlay?.replaceChildren(); }
+  forget() {
+    this.from = null;
+    this.overlay?.replaceChildren();
+  }
 
   /** The wheel scrolls the page; with Ctrl, or after a click into the plot, it zooms. */
   wheel(event) {
@@ -188,60 +161,80 @@ class Plot {
     if (next[1] - next[0] > (high - low) / 1000) this.link.zoom(next[0] <= low && next[1] >= high ? null : next);
   }
 
+  // Keys
+
   key(event) {
     const [a, b] = this.domain;
     const at = this.pointed ?? (a + b) / 2;
-    const step = (b - a) / 40 * (event.shiftKey ? 5 : 1);
+    const step = ((b - a) / 40) * (event.shiftKey ? 5 : 1);
     const actions = {
-      ArrowLeft: () => this.step(-1, at, step), ArrowRight: () => this.step(1, at, step),
-      Home: () => this.show(a), End: () => this.show(b),
-      "+": () => this.magnify(0.7, at), "=": () => this.magnify(0.7, at), "-": () => this.magnify(1.4, at), Escape: () => this.link.reset(), 0: () => this.link.reset(),
+      ArrowLeft: () => this.step(-step, at),
+      ArrowRight: () => this.step(step, at),
+      Home: () => this.show(a, undefined, true),
+      End: () => this.show(b, undefined, true),
+      "+": () => this.magnify(0.7, at),
+      "=": () => this.magnify(0.7, at),
+      "-": () => this.magnify(1.4, at),
+      Escape: () => this.link.reset(),
+      0: () => this.link.reset(),
     };
     if (!actions[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     actions[event.key]();
   }
 
-  /** One value on, or a fortieth of what is seen where values are closer than that. */
-  step(sign, at, step) {
+  /** To the next value that differs, or a fortieth of what is seen where values are closer than that. */
+  step(step, at) {
     const before = this.pointed;
     for (let times = 1; times <= 40 && (times === 1 || this.pointed === before); times++)
-      this.show(clamp(at + sign * step * times, ...this.domain), undefined, true);
+      this.show(clamp(at + step * times, ...this.domain), undefined, true);
   }
 
-  /** Read out what is at a place. */
+  // Reading
+
+  /** Read out what is at a place; aloud for those who use the keys. */
   show(x, y, aloud = false) {
     const found = this.spec.read(x, y ?? this.spec.y.middle, this);
     if (!found) return this.leave();
+    this.link.point(found.x);
     this.pointed = found.x;
-    this.mark(found.x);
-    this.link.point(found.x, this);
-    const row = ({ mark, name, value, near }) => el("tr", { class: near ? "near" : null }, el("td", {}, mark), el("td", {}, name), el("td", { class: "number" }, value));
-    this.tip.replaceChildren(el("strong", {}, found.title), el("table", {}, found.rows.map(row)), found.more ? el("div", { class: "muted" }, found.more) : "");
+    const row = ({ mark, name, value, near }) =>
+      el("tr", { class: near ? "near" : null }, el("td", mark), el("td", name), el("td.number", value));
+    const more = found.more ? el("div.muted", found.more) : "";
+    this.tip.replaceChildren(el("strong", found.title), el("table", found.rows.map(row)), more);
     this.tip.hidden = false;
-    const right = this.x(found.x) > this.left + this.inner / 2;
-    const wide = this.tip.offsetWidth;
-    const from = right ? this.x(found.x) - wide - 14 : this.x(found.x) + 14;
-    // Beside the cursor where there is room, otherwise below the plot: what is read must stay in sight.
-    const below = this.inner < 2.2 * wide;
-    Object.assign(this.tip.style, {
-      left: `${clamp(below ? this.left : from, 0, Math.max(0, this.width - wide))}px`, top: `${below ? this.top + this.height + 22 : this.top + 4}px`,
-    });
-    if (aloud) this.spoken.textContent = `${found.title}: ${found.rows.map((one) => `${one.name} ${one.value}`).join("; ")}`;
+    this.placeTip(this.x(found.x));
+    const said = found.rows.map(({ name, value }) => `${name} ${value}`).join("; ");
+    if (aloud) this.spoken.textContent = `${found.title}: ${said}`;
   }
 
-  /** A line at x. */
+  /** Beside the cursor where there is room, otherwise below the plot: what is read must stay in sight. */
+  placeTip(at) {
+    const wide = this.tip.offsetWidth;
+    const below = this.inner < 2.2 * wide;
+    const beside = at > this.left + this.inner / 2 ? at - wide - 14 : at + 14;
+    const left = clamp(below ? this.left : beside, 0, Math.max(0, this.width - wide));
+    const top = below ? this.top + this.height + 22 : this.top + 4;
+    Object.assign(this.tip.style, { left: `${left}px`, top: `${top}px` });
+  }
+
+  /** A line across at x. */
   mark(x) {
-    if (!this.x || this.from) return;
+    if (!this.overlay || this.from) return;
     const [a, b] = this.domain;
-    this.overlay.replaceChildren();
-    if (x >= a && x <= b) this.overlay.append(draw("line", { class: "cursor", x1: this.x(x), x2: this.x(x), y1: this.top, y2: this.top + this.height }));
+    const line = { class: "cursor", y1: this.top, y2: this.top + this.height };
+    const inside = x !== null && x >= a && x <= b;
+    this.overlay.replaceChildren(...(inside ? [draw("line", { ...line, x1: this.x(x), x2: this.x(x) })] : []));
+  }
+
+  hush() {
+    this.tip.hidden = true;
+    this.pointed = undefined;
   }
 
   leave() {
     if (this.from) return;
-    this.tip.hidden = true;
-    this.pointed = undefined;
-    this.overlay?.replaceChildren();
+    this.hush();
+    this.link.point(null);
   }
 }
