@@ -91,7 +91,8 @@ def test_no_file_names_a_path_of_one_machine():
     assert not found
 
 
-def test_the_python_examples_of_the_readme_run(capsys):
+def test_the_python_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # one of them writes a file
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     assert blocks
     namespace: dict[str, object] = {}
