@@ -66,6 +66,7 @@ GENERATED = {
     ".pytest_cache",
     ".ruff_cache",
     "__pycache__",
+    "runs",
     "site",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from .summary import summarize
 
 LIMIT = 64
 LR = "lr"  # the level of an optimizer that has no tree
+MECHANIC = "_mechanic"  # where the package of that name keeps the factor that it has learned
 
 
 def snapshot(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dict[str, dict[str, Any]] | None:
@@ -25,8 +27,8 @@ def snapshot(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dic
       that are 0 or less; where all are, both bounds are None. A level of very many rates
       is read through a sample, and "sample" says how many were read.
 
-    An optimizer without a tree has the level `"lr"`, one number for each param group: its lr, the step size of L4, or
-    lr·d where a group has the d of D-Adaptation and Prodigy. None if there is no rate (yet).
+    An optimizer without a tree has the level `"lr"`, one number for each param group: its lr, times the factor that
+    D-Adaptation, Prodigy or Mechanic have learned for it; L4's step size. None if there is no rate (yet).
 
     Args:
         optimizer: any torch optimizer.
@@ -131,10 +133,12 @@ def _plain_rates(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
     if optimizer is None:
         return None
     name = "step_size" if isinstance(optimizer, L4) else LR
-    values = [(group.get(name), group.get("d", 1.0)) for group in optimizer.param_groups]
+    values = [(group.get(name), group.get("d", 1.0)) for group in optimizer.param_groups]  # D-Adaptation's, Prodigy's
     if not values or any(value is None for value, _ in values):
         return None
-    return [float(value) * float(d) for value, d in values if value is not None]
+    state: Mapping[Any, Any] = optimizer.state
+    factor = float(state[MECHANIC]["s"].sum()) if MECHANIC in state else 1.0
+    return [float(value) * float(d) * factor for value, d in values if value is not None]
 
 
 def _names(family: Family) -> list[str]:

@@ -61,12 +61,16 @@ class Augment:
         """Fill the holes of normalised images with zeros, in place."""
         if moves.holes is None:
             return images
-        top = moves.holes - HOLE // 2
-        inside = [
-            (line >= top[:, side, None]) & (line < top[:, side, None] + HOLE)
-            for side, line in enumerate(torch.arange(size, device=images.device) for size in (self.height, self.width))
-        ]
-        return images.masked_fill_((inside[0][:, :, None] & inside[1][:, None, :])[:, None], 0.0)
+        rows = _inside(self.height, images).index_select(0, moves.holes[:, 0])
+        columns = _inside(self.width, images).index_select(0, moves.holes[:, 1])
+        return images.mul_((1 - rows[:, :, None] * columns[:, None, :])[:, None])  # much faster than to fill by a mask
+
+
+def _inside(size: int, like: Tensor) -> Tensor:
+    """For every middle of a hole, which of `size` lines are in it: ones and zeros, (middles, lines)."""
+    line = torch.arange(size, device=like.device)
+    first = line[:, None] - HOLE // 2
+    return ((line >= first) & (line < first + HOLE)).to(like.dtype)
 
 
 def _crops(height: int, width: int) -> Tensor:

@@ -73,6 +73,9 @@ class Batches:
         """The batches of this epoch, from the one with number `start` on."""
         if not 0 <= start <= len(self):
             raise ValueError(f"'start' must be 0 to {len(self)}, the number of batches, got {start}.")
+        return self._epoch(number, start)
+
+    def _epoch(self, number: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
         examples, count = self.examples, len(self.examples)
         device = examples.inputs.device
         order = moves = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -10,12 +11,13 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from .errors import choose
+from .errors import NeedsPackage, choose
 
 Task: TypeAlias = Literal["classification", "language", "regression"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
 _PIECE = 4096  # examples at a time, where a pass over all of them would need a large copy
+_BYTES = torch.arange(256)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +137,12 @@ def from_tensors(
     choose("task", task, TASKS)
     for part, (inputs, targets) in {"train": train, "test": test}.items():
         _check(part, task, inputs, targets)
-    if classes is None:
-        classes = _count(task, [train, test])
+    if train[0].shape[1:] != test[0].shape[1:]:
+        shapes = f"{tuple(train[0].shape[1:])} and {tuple(test[0].shape[1:])}"
+        raise ValueError(f"The inputs of 'train' and 'test' must be of one shape, but those are {shapes}.")
+    counted = _count(task, [train, test])
+    if classes is not None and classes < counted:
+        raise ValueError(f"'classes' must be at least {counted}, because that many occur, got {classes}.")
     if normalise is None:
         normalise = train[0].dtype == torch.uint8 and task != "language"
     mean, std = statistics(train[0]) if normalise else (None, None)
@@ -145,7 +151,7 @@ def from_tensors(
         task=task,
         train=Examples(*train, mean, std),
         test=Examples(*test, mean, std),
-        classes=classes,
+        classes=counted if classes is None else classes,
         shape=tuple(train[0].shape[1:]),
         note=note,
         fingerprint=fingerprint(task, [*train, *test]),
@@ -197,13 +203,20 @@ def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     >>> statistics(torch.tensor([[[[0, 2]]], [[[4, 6]]]], dtype=torch.uint8))
     ((3.0,), (2.23606797749979,))
     """
-    dtype = torch.float64 if inputs.is_floating_point() else torch.int64
     channels = inputs.shape[1]
-    total, squares = torch.zeros(channels, dtype=dtype), torch.zeros(channels, dtype=dtype)
+    whole = not inputs.is_floating_point()
+    total, squares = (torch.zeros(channels, dtype=torch.int64 if whole else torch.float64) for _ in range(2))
     for piece in inputs.split(_PIECE):
-        values = piece.to("cpu", torch.float64 if dtype == torch.float64 else torch.int32).transpose(0, 1).flatten(1)
-        total += values.sum(1, dtype=dtype)
-        squares += (values * values).sum(1, dtype=dtype)
+        for channel in range(channels):
+            values = piece[:, channel].flatten().cpu()
+            if inputs.dtype == torch.uint8:  # every value that there is, and how often: much faster than the sums
+                often = values.bincount(minlength=256)
+                total[channel] += (often * _BYTES).sum()
+                squares[channel] += (often * _BYTES * _BYTES).sum()
+            else:
+                values = values.to(total.dtype)
+                total[channel] += values.sum()
+                squares[channel] += values.square().sum()
     count = inputs.numel() // channels
     mean = total.double() / count
     variance = (squares.double() / count - mean.square()).clamp(min=0)
@@ -214,6 +227,8 @@ def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def fingerprint(task: Task, tensors: Iterable[Tensor]) -> str:
     """The SHA-256 of the contents, shapes and kinds of these tensors."""
+    if importlib.util.find_spec("numpy") is None:
+        raise NeedsPackage("A data set", "numpy")
     digest = hashlib.sha256(task.encode())
     for tensor in tensors:
         digest.update(f"|{tensor.dtype}{tuple(tensor.shape)}".encode())

@@ -26,41 +26,44 @@ def split(dataset: Dataset, how: str = "full", seed: int = 0) -> tuple[Examples,
     >>> from camhd.lab import data
     >>> train, valid = data.split(data.load("digits"), "fold:2/5")
     >>> len(train), len(valid)
-    (1150, 287)
+    (1149, 288)
     """
-    held_out = stretch(how, len(dataset.train))
-    if held_out is None:
+    if how == "full":
         return dataset.train, dataset.test
-    held = torch.zeros(len(dataset.train), dtype=torch.bool)
-    held[_order(dataset, seed)[held_out]] = True
+    count = len(dataset.train)
+    held = torch.zeros(count, dtype=torch.bool)
+    held[_order(dataset, seed)[held_out(how, count, stretch=dataset.task == "language")]] = True
     return dataset.train.select((~held).nonzero().flatten()), dataset.train.select(held.nonzero().flatten())
 
 
-def stretch(how: str, count: int) -> slice | None:
-    """Which stretch of `count` examples, in an order that mixes them well, is held out; None for the test set.
+def held_out(how: str, count: int, stretch: bool) -> Tensor:
+    """Which of `count` places are held out: a stretch of them, or places spread evenly.
 
-    >>> stretch("fold:2/5", 100), stretch("fraction:0.1", 100), stretch("full", 100)
-    (slice(20, 40, None), slice(90, 100, None), None)
+    >>> held_out("fold:2/5", 10, stretch=True), held_out("fold:2/5", 10, stretch=False)
+    (tensor([2, 3]), tensor([1, 6]))
+    >>> held_out("fraction:0.2", 10, stretch=True), held_out("fraction:0.2", 10, stretch=False)
+    (tensor([8, 9]), tensor([4, 9]))
     """
-    if how == "full":
-        return None
+    place = torch.arange(count)
     if fold := re.fullmatch(r"fold:(\d+)/(\d+)", how):
         number, folds = int(fold[1]), int(fold[2])
         if not (2 <= folds <= count and 1 <= number <= folds):
             raise ValueError(f"'split' must be fold:1/k to fold:k/k with k from 2 to {count}, got {how!r}.")
-        return slice(count * (number - 1) // folds, count * number // folds)
+        if stretch:
+            return place[count * (number - 1) // folds : count * number // folds]
+        return place[number - 1 :: folds]
     if fraction := re.fullmatch(r"fraction:(\d*\.?\d+)", how):
         wanted = round(float(fraction[1]) * count)
         if not 0 < wanted < count:
             raise ValueError(f"'split' must leave at least one of {count} examples on either side, got {how!r}.")
-        return slice(count - wanted, count)
+        return place[-wanted:] if stretch else place[(place + 1) * wanted // count > place * wanted // count]
     raise ValueError(
         f"'split' must be full, fold:i/k such as fold:1/5, or fraction:f such as fraction:0.1, got {how!r}."
     )
 
 
 def _order(dataset: Dataset, seed: int) -> Tensor:
-    """An order in which every stretch looks like the whole."""
+    """An order in which places spread evenly look like the whole: mixed, and then class by class."""
     from numpy.random import MT19937, RandomState, SeedSequence  # torch does not promise the same numbers for ever
 
     count = len(dataset.train)
@@ -71,10 +74,4 @@ def _order(dataset: Dataset, seed: int) -> Tensor:
     order = torch.from_numpy(RandomState(MT19937(SeedSequence(seed))).permutation(count))
     if dataset.task == "regression":
         return order
-    classes = dataset.train.targets.cpu()[order].long()
-    sizes = classes.bincount()
-    by_class = classes.argsort(stable=True)
-    rank = torch.empty(count, dtype=torch.float64)
-    rank[by_class] = torch.arange(count, dtype=torch.float64)
-    rank -= (sizes.cumsum(0) - sizes)[classes]
-    return order[((rank + 0.5) / sizes[classes]).argsort(stable=True)]
+    return order[dataset.train.targets.cpu()[order].argsort(stable=True)]

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...report.reading import MECHANIC
 from .drivers import Driver
-
-MECHANIC = "_mechanic"
 
 
 class MechanicDriver(Driver):
@@ -38,9 +37,7 @@ class MechanicDriver(Driver):
         super().load_state_dict({**state, "state": {**state["state"], MECHANIC: named}})
 
     def rate(self) -> float | None:
-        state: Mapping[Any, Any] = self._torch.state
-        own = state.get(MECHANIC)
-        return None if own is None else float(own["s"].sum()) * float(self._torch.param_groups[0]["lr"])
+        return super().rate() if MECHANIC in self._torch.state else None  # which it has from the first step on
 
     def _params(self) -> list[Tensor]:
         return [p for group in self._torch.param_groups for p in group["params"]]
@@ -66,7 +63,9 @@ class UltimateDriver(Driver):
     def __init__(
         self, module: Any, model: nn.Module, lr: float, betas: tuple[float, float], eps: float, hyper_lr: float
     ) -> None:
-        self.optimizer, self.model = None, model
+        _check_untied(model)
+        self.optimizer = None
+        self.recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
         self.tower = module.Adam(lr, *betas, math.log10(eps), optimizer=module.SGD(hyper_lr))
         self.wrapper = module.ModuleWrapper(model, optimizer=self.tower)
         self.before: dict[str, Any] | None = None
@@ -78,8 +77,7 @@ class UltimateDriver(Driver):
 
     def step(self, loss: Tensor) -> None:
         self.before = self._moment()
-        self.wrapper.step()
-        self.wrapper.begin()
+        self._move()
 
     def train(self) -> None:
         """Nothing to switch."""
@@ -101,7 +99,12 @@ class UltimateDriver(Driver):
         for holder, name in ((self.wrapper, "model"), (self.tower, "tower"), (self.tower.optimizer, "sgd")):
             holder.parameters.update(_leaves(self.before[name]))
         self.tower.num_stepments, self.tower.cache = self.before["steps"], _copied(self.before["moments"])
+        self._move()
+
+    def _move(self) -> None:
         self.wrapper.step()
+        for part in self.recurrent:  # torch's recurrent modules have a list of their weights besides
+            part._flat_weights = [part._parameters[name] for name in part._flat_weights_names]
         self.wrapper.begin()
 
     def _moment(self) -> dict[str, Any]:
@@ -110,6 +113,16 @@ class UltimateDriver(Driver):
         moments = {name: {k: v.detach() for k, v in kept.items()} for name, kept in self.tower.cache.items()}
         found = {name: _values(holder.parameters) for name, holder in holders.items()}
         return {**found, "moments": moments, "steps": self.tower.num_stepments}
+
+
+def _check_untied(model: nn.Module) -> None:
+    owners: dict[Tensor, str] = {}
+    for name, param in model.named_parameters(remove_duplicate=False):
+        if owners.setdefault(param, name) != name:
+            raise ValueError(
+                f"'gdtuo-adam' needs a model without shared parameters, because GDTUO replaces each by name, but "
+                f"{owners[param]!r} and {name!r} are one; use another optimizer for this model."
+            )
 
 
 def _values(parameters: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor | None]]:

@@ -26,7 +26,8 @@ def from_json(text: str) -> Any:
     >>> from_json('{"loss":"nan"}')
     {'loss': nan}
     """
-    return _numbers(json.loads(text))
+    value = json.loads(text)
+    return _numbers(value) if any(f'"{word}"' in text for word in _WORDS) else value
 
 
 def plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 from pathlib import Path
@@ -131,6 +132,9 @@ class InFolder:
         if self._history is not None:
             self._history.close()
         self._lock.__exit__(kind, error, trace)
+        if not (self.path / CONFIG).exists():
+            with contextlib.suppress(OSError):  # somebody may have begun it meanwhile
+                self.path.rmdir()
 
     def append(self, line: dict[str, Any]) -> None:
         self._file.write(to_json(line).encode() + b"\n")
@@ -158,6 +162,14 @@ class InFolder:
         self._sync()
         files.write(self.path / RESULT, to_json(result, indent=1) + "\n")
         (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Remove a run that has nothing to go on from; what it wrote would only be in the way."""
+        if self.finished or (self.path / CHECKPOINT).exists():
+            return
+        self._file.close()
+        for name in (HISTORY, CONFIG):
+            (self.path / name).unlink(missing_ok=True)
 
     def run(self) -> Run:
         return read(self.path)

@@ -5,9 +5,10 @@
 `interrupt` what makes a run repeatable and stoppable; `watch` what a progress display is told.
 """
 
+from . import own
 from .job import Job, again, open_data, prepare
 from .run import execute, train
 from .settings import Settings
 from .watch import Progress, Watcher
 
-__all__ = ["Job", "Progress", "Settings", "Watcher", "again", "execute", "open_data", "prepare", "train"]
+__all__ = ["Job", "Progress", "Settings", "Watcher", "again", "execute", "open_data", "own", "prepare", "train"]

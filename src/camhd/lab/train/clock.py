@@ -15,7 +15,7 @@ class Clock:
     """Counts the seconds in which the run is really running, over interruptions too."""
 
     def __init__(self) -> None:
-        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         self.resumed = 0
         self._before = 0.0  # what earlier processes have spent
         self._began = perf_counter()

@@ -20,8 +20,19 @@ from .schedule import scheduler
 from .settings import DTYPES, Settings
 from .tasks import TASKS
 
+
+@dataclass(frozen=True)
+class Source:
+    """A data set that has been read and divided, for several runs."""
+
+    dataset: Dataset
+    split: str
+    train: Examples
+    valid: Examples
+
+
 Model = str | Callable[[], nn.Module] | Callable[[Dataset], nn.Module]
-Data = str | Dataset | Callable[[], Dataset]
+Data = str | Dataset | Source | Callable[[], Dataset]
 MakeOptimizer = str | Callable[..., torch.optim.Optimizer | Driver]
 
 
@@ -31,17 +42,13 @@ class Job:
 
     Args:
         config: everything that decides it.
-        dataset: in memory.
-        train: the examples to learn from.
-        valid: the examples to judge by.
+        source: the data.
         build_model: makes the model; called when the seed is set.
         build_driver: makes the optimizer for a model.
     """
 
     config: RunConfig
-    dataset: Dataset
-    train: Examples
-    valid: Examples
+    source: Source
     build_model: Callable[[], nn.Module]
     build_driver: Callable[[nn.Module], Driver]
 
@@ -51,7 +58,7 @@ class Job:
         # Without gradients there is room for larger batches.
         larger = max(config.batch_size, min(4 * config.batch_size, 1024))
         batches = datasets.Batches(
-            self.train.to(device), config.batch_size, seed=config.seed, augment=config.augment, dtype=dtype
+            self.source.train.to(device), config.batch_size, seed=config.seed, augment=config.augment, dtype=dtype
         )
         model = self.build_model().to(device, dtype)
         driver = self.build_driver(model)
@@ -60,9 +67,9 @@ class Job:
             driver=driver,
             scheduler=scheduler(config.schedule, driver.optimizer, config.epochs, len(batches)),
             train=batches,
-            valid=datasets.Batches(self.valid.to(device), larger, shuffle=False, dtype=dtype),
-            task=TASKS[self.dataset.task],
-            classes=self.dataset.classes,
+            valid=datasets.Batches(self.source.valid.to(device), larger, shuffle=False, dtype=dtype),
+            task=TASKS[self.source.dataset.task],
+            classes=self.source.dataset.classes,
         )
 
 
@@ -80,25 +87,25 @@ def prepare(
 
     Args:
         model: a name such as "ffnn:100,100", or a function that makes a model, from the data set if it takes one.
-        data: a name, a data set, or a function that makes one.
+        data: a name, a data set, or a function that makes one; or one that `open_data` has read already.
         optimizer: a name, or a function that makes an optimizer from a model.
         settings: how to train.
         seed: decides initial weights, order of examples, augmentation and dropout.
         options: of the optimizer, in place of its defaults.
-        label: what tables call the optimizer.
+        label: what tables call the optimizer; None for its usual label, and what was set here.
     """
     settings = settings or Settings()
-    dataset = open_data(data)
-    train, valid = datasets.split(dataset, settings.split)
+    source = open_data(data, settings.split)
+    dataset = source.dataset
     entry = _entry(optimizer, label)
     resolved = entry.resolve(options, optimizers.task_of(model) if settings.paper and isinstance(model, str) else None)
     batch_size = settings.examples(model if isinstance(model, str) else "", dataset.name)
-    steps = settings.epochs * len(datasets.Batches(train, batch_size, augment=settings.augment))
+    steps = settings.epochs * len(datasets.Batches(source.train, batch_size, augment=settings.augment))
     config = RunConfig(
         model=model.strip().lower() if isinstance(model, str) else own.name_of(model),
         data=dataset.name,
         optimizer=entry.name,
-        label=label or entry.label,
+        label=label or _label(entry, options or {}, settings.schedule),
         fingerprint=dataset.fingerprint,
         split=settings.split,
         options=resolved,
@@ -113,20 +120,20 @@ def prepare(
         patience=settings.patience,
         rates_every=settings.lines_every(steps),
     )
-    return Job(
-        config, dataset, train, valid, _builder(model, dataset), lambda module: entry.build(module, config.options)
-    )
+    return Job(config, source, _builder(model, dataset), lambda module: entry.build(module, config.options))
 
 
-def open_data(data: Data) -> Dataset:
-    """A data set from its name, from a function that makes it, or itself."""
-    found = datasets.load(data) if isinstance(data, str) else data() if not isinstance(data, Dataset) else data
+def open_data(data: Data, split: str = "full") -> Source:
+    """A data set from its name, from a function that makes it, or itself; divided."""
+    if isinstance(data, Source):
+        return data if data.split == split else open_data(data.dataset, split)
+    found = datasets.load(data) if isinstance(data, str) else data if isinstance(data, Dataset) else data()
     if not isinstance(found, Dataset):
         raise TypeError(
             f"'data' must be a name, a data set, or a function that returns one, but gave {type(found).__name__}; "
             "make one with camhd.lab.data.from_tensors."
         )
-    return found
+    return Source(found, split, *datasets.split(found, split))
 
 
 def again(config: RunConfig) -> Job:
@@ -135,7 +142,7 @@ def again(config: RunConfig) -> Job:
     A record of a model, data set or optimizer of one's own cannot be run from its names alone.
     """
     for name in (config.model, config.optimizer):
-        if name.startswith(own.PREFIX):
+        if own.is_own(name):
             raise ValueError(f"the run {config.id!r} used the function {name!r}; run it again with that function.")
     settings = Settings(
         epochs=config.epochs,
@@ -186,6 +193,15 @@ def _entry(optimizer: MakeOptimizer, label: str | None) -> Entry:
         return optimizers.find(optimizer.strip().lower())
     name = own.name_of(optimizer)
     return optimizers.from_function(optimizer, name, label or name.removeprefix(own.PREFIX).rpartition("-")[0])
+
+
+def _label(entry: Entry, options: Mapping[str, Any], schedule: str | None) -> str:
+    words = [f"{name} {_shown(value)}" for name, value in options.items()]
+    return ", ".join([entry.label, *words, *([schedule] if schedule else [])])
+
+
+def _shown(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _checked(seed: int) -> int:

@@ -29,6 +29,11 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{PREFIX}{_short(function)}-{digest}"
 
 
+def is_own(name: str) -> bool:
+    """Whether a name of a record stands for a function that a user brought along."""
+    return name.startswith(PREFIX)
+
+
 def call_with(function: Callable[..., Any], value: object) -> Any:
     """Call a function that takes one value, or none."""
     return function(value) if _needed(function) else function()

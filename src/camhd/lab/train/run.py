@@ -104,7 +104,8 @@ def execute(
 ) -> Run:
     """Carry out a job.
 
-    Ctrl-C (or SIGTERM) ends it after the step that is under way, with a checkpoint to resume from.
+    Ctrl-C (or SIGTERM) ends it after the step that is under way, with a checkpoint to resume from. An error before the
+    first checkpoint leaves no record behind.
 
     Args:
         job: what to do.
@@ -123,7 +124,11 @@ def execute(
         return _train(job, InMemory(job.config), watcher, math.inf)
     with InFolder(folder, job.config, resume, overwrite) as record:
         if not record.finished:
-            return _train(job, record, watcher, 60 * checkpoint_minutes)
+            try:
+                return _train(job, record, watcher, 60 * checkpoint_minutes)
+            except Exception:
+                record.forget()
+                raise
         run = record.run()
     watcher.ended(run)
     return run
@@ -156,8 +161,8 @@ def _start(job: Job, parts: Parts) -> dict[str, Any]:
         "steps_per_epoch": len(parts.train),
         "task": parts.task.name,
         "metric": parts.task.metric,
-        "examples": {"train": len(job.train), "valid": len(job.valid)},
-        "note": job.dataset.note,
+        "examples": {"train": len(job.source.train), "valid": len(job.source.valid)},
+        "note": job.source.dataset.note,
         "groups": report.groups(parts.driver.optimizer),
     }
 
