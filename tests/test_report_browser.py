@@ -274,6 +274,17 @@ def test_a_phone_shows_everything_without_scrolling_sideways(browser, written, w
         assert outside == []
 
 
+def test_a_finger_reads_values_too(browser, written):
+    for page in pages(browser, written, 400, has_touch=True, is_mobile=True):
+        plot = figure(page, "Test loss")
+        plot.scroll_into_view_if_needed()
+        box = plot.locator("svg").first.bounding_box()
+        page.touchscreen.tap(box["x"] + 200, box["y"] + 100)
+        plot.locator(".tip").wait_for(state="visible")
+        assert plot.locator(".tip").inner_text().startswith("Epoch ")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
 LUMINANCE = """(colour) => {
     const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
     canvas.fillStyle = colour;

@@ -38,7 +38,8 @@ class Plot {
       onpointermove: (event) => this.move(event),
       onpointerup: (event) => this.release(event),
       onpointercancel: () => this.forget(),
-      onpointerleave: () => this.leave(),
+      // A finger that was lifted has not gone elsewhere: what it asked for stays to be read.
+      onpointerleave: (event) => event.pointerType !== "touch" && this.leave(),
       onwheel: (event) => this.wheel(event),
       onkeydown: (event) => this.key(event),
       onblur: () => this.leave(),
