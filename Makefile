@@ -15,8 +15,8 @@ PYTEST_ARGS ?= --numprocesses auto
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo ## Train on scikit-learn's digits with torch's Adam and with camhd.Adam
-	$(BIN)/python examples/demo.py $(DEMO_ARGS)
+demo: $(VENV)/.lab ## Compare Adam, Adam-HD and Adam-CAM-HD on scikit-learn's digits; table and report
+	$(BIN)/camhd compare $(DEMO_ARGS)
 
 test: lint $(VENV)/.test ## Lint, check types and run every test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)

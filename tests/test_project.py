@@ -41,7 +41,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
 
     package = {name for name in names if name.startswith("camhd/")}
     meta = f"camhd-{camhd.__version__}.dist-info"
-    sources = {f"camhd/{path.relative_to(PACKAGE).as_posix()}" for path in PACKAGE.rglob("*.py")}
+    page = (PACKAGE / "lab" / "report" / "assets").iterdir()
+    sources = {f"camhd/{path.relative_to(PACKAGE).as_posix()}" for path in (*PACKAGE.rglob("*.py"), *page)}
     assert package == sources | {"camhd/py.typed"}
     assert {name.split("/")[0] for name in names - package} == {meta}
     assert f"{meta}/licenses/LICENSE" in names
@@ -65,6 +66,7 @@ GENERATED = {
     ".pytest_cache",
     ".ruff_cache",
     "__pycache__",
+    "runs",
     "site",
 }
 
@@ -89,7 +91,8 @@ def test_no_file_names_a_path_of_one_machine():
     assert not found
 
 
-def test_the_python_examples_of_the_readme_run(capsys):
+def test_the_python_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # one of them writes a file
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     assert blocks
     namespace: dict[str, object] = {}

@@ -8,10 +8,11 @@
 
 The rooms, each importing only from those above it: `levels` (who shares a rate), `combine` (how the
 levels' rates become one), `hyper` (how a rate follows its hypergradient), `tree` (the rates),
-`rules` (the base optimizers' directions), `backends` (how a step is carried out), `optim`.
+`rules` (the base optimizers' directions), `backends` (how a step is carried out), `optim`, `baselines` (other
+methods to compare with), `report` (reading the rates while training).
 """
 
-from . import combine, hyper, levels
+from . import baselines, combine, hyper, levels, report
 from .optim import SGD, AdaBound, Adam, AdamW, HyperOptions, Optimizer, wrap
 
 __version__ = "0.1.0"
@@ -23,8 +24,10 @@ __all__ = [
     "AdamW",
     "HyperOptions",
     "Optimizer",
+    "baselines",
     "combine",
     "hyper",
     "levels",
+    "report",
     "wrap",
 ]

@@ -12,24 +12,36 @@ import typer
 from ..lab import bench as lab
 from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
-from . import show
+from . import data, show
+from .report import report
+from .train import compare, show_runs, train
 
 T = TypeVar("T")
 
 # Boxes and colours are for people at a terminal.
 _ON_TERMINAL = sys.stdout.isatty() and sys.stderr.isatty()
 app = typer.Typer(
-    help="Optimizers for PyTorch that learn their learning rates at several levels at once.",
+    help="""Optimizers for PyTorch that learn their learning rates at several levels at once.
+
+    Begin with `camhd compare`: it trains a small network on handwritten digits with Adam and with optimizers
+    that learn their rates, and says which is better. Then choose your own model, data and optimizers; every run leaves
+    a record for `camhd show` and `camhd report`.""",
     rich_markup_mode="rich" if _ON_TERMINAL else None,
     pretty_exceptions_enable=False,
     add_completion=False,
     no_args_is_help=True,
 )
 
+app.command()(compare)
+app.command()(train)
+app.command("show")(show_runs)
+app.command()(report)
+app.add_typer(data.app, name="data")
+
 
 @app.callback()
 def _camhd() -> None:
-    """Keeps `bench` a command of its own while it is the only one."""
+    """The first command to try is `camhd compare`."""
 
 
 @app.command()

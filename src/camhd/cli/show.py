@@ -30,14 +30,19 @@ def record(record: Record, as_json: bool) -> None:
     if as_json:
         print(json.dumps(record.as_dict(), indent=1, ensure_ascii=False, allow_nan=False))
         return
-    console = Console(highlight=False)
     print(heading(record))
     for table in tables(record):
         print()
-        if console.is_terminal:
-            console.print(_rich(table))
-        else:
-            print(plain(table))
+        print_table(table)
+
+
+def print_table(table: Table) -> None:
+    """With rules and wrapped cells on a terminal, plain elsewhere."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(_rich(table))
+    else:
+        print(plain(table))
 
 
 def plain(table: Table) -> str:

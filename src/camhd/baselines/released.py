@@ -1,0 +1,77 @@
+"""Adam-HD as its authors released it: the same formulas, carried out tensor by tensor.
+
+Two things in that code change the numbers. ε is added to √v and not to √v̂. And the rate is changed inside the
+loop over tensors: each tensor's part of the hypergradient has moved the rate before the tensor itself
+moves, so that the result depends on the order of the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..backends import Backend
+from ..rules import Adam, Batch, Rule
+from ..rules.base import Options, Tensors
+from ..tree import GroupRates, RateTree, Signal
+
+
+class ReleasedAdam(Adam):
+    """d = m̂ / ((√v + ε) / √(1−β₂ᵗ)): ε before the correction of the bias."""
+
+    name = "Adam of the released HD code"
+
+    def _roots(self, batch: Batch, options: Options) -> tuple[Tensors, list[float]]:
+        (beta1, beta2), steps = options["betas"], [float(step) for step in batch.state("step")]
+        roots = torch._foreach_sqrt(batch.state("exp_avg_sq"))
+        torch._foreach_add_(roots, options["eps"])
+        return roots, [(1 - beta2**step) ** 0.5 / (1 - beta1**step) for step in steps]
+
+
+class TensorByTensor(Backend):
+    """A step in which a tree of one level learns from one tensor after the other, and each moves at once."""
+
+    def __init__(self) -> None:
+        super().__init__("foreach")
+
+    def step(
+        self,
+        rule: Rule,
+        tree: RateTree,
+        groups: Sequence[dict[str, Any]],
+        states: MutableMapping[Tensor, Any],
+        rates: Sequence[GroupRates],
+        batches: Callable[[], Sequence[Batch]],
+    ) -> None:
+        """One step over the tensors that have a gradient, in the order of the param groups."""
+        found = batches()
+        tree.begin()
+        tree.advance(Signal(), rates)  # counts the step; the learning is below
+        for batch in found:
+            beta = rates[batch.group].beta(tree.layout.names[0])
+            for slot in batch.slots:
+                self._step_one(rule, tree, replace(batch.select((slot,)), last=batch.options), beta)
+            groups[batch.group]["last_move"] = {name: batch.options[name] for name in rule.remembers}
+        tree.end(slot for batch in found for slot in batch.slots)
+
+    def _step_one(self, rule: Rule, tree: RateTree, one: Batch, beta: float) -> None:
+        (slot,), state = one.slots, tree.state
+        rate = state.levels[0].rates[tree.layout.partitions[0].family_of_slot[slot].run]  # a view of one number
+        (grad,) = rule.gradients(one)
+        if float(one.states[0]["step"]) > 0:
+            last, scale = rule.sensitivity(one, None)
+            pull = beta * (grad * last[0]).sum().to(rate) * scale[0] * one.last_factor
+            finite = pull.isfinite()
+            rate += torch.where(finite, pull, 0)
+            state.skipped += ~finite
+        rule.advance([one], [[grad]])
+        rule.move(one, [rate * one.factor] * len(tree.layout.slots))
+
+    def describe(
+        self, rule: Rule, tree: RateTree, groups: Sequence[dict[str, Any]], states: MutableMapping[Tensor, Any]
+    ) -> str:
+        return "foreach, tensor by tensor as in the released HD code"

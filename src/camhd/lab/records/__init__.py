@@ -1,0 +1,32 @@
+"""One run, one folder: `config.json`, `history.jsonl`, `result.json`.
+
+`config.json` holds everything that decides the run. `history.jsonl` has one JSON object on each line, in the order of
+the steps: a line "start", lines "rates" and lines "epoch". `result.json` is written last. Whatever depends on the
+clock is inside an object called "time", so that two runs of one configuration differ in nothing else. Numbers that
+are not finite are written as "nan", "inf" and "-inf".
+
+`load` reads runs back (into pandas, if wanted), `read` reads one; `InFolder` writes one.
+"""
+
+from .config import FORMAT, RunConfig
+from .environment import environment
+from .files import RunLockedError
+from .read import find, load, read
+from .run import Run, Runs, metrics_of
+from .write import InFolder, InMemory, Record
+
+__all__ = [
+    "FORMAT",
+    "InFolder",
+    "InMemory",
+    "Record",
+    "Run",
+    "RunConfig",
+    "RunLockedError",
+    "Runs",
+    "environment",
+    "find",
+    "load",
+    "metrics_of",
+    "read",
+]

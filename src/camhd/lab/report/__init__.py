@@ -1,0 +1,73 @@
+"""Reports from records: one self-contained HTML page, figures, tables.
+
+`write` reads what `camhd.lab.train` and `camhd.lab.compare` recorded, and nothing else. What is where, in order:
+`source` reads runs; `group` sorts them into tasks and methods; `curves`, `rates` and `summary` compute; `study` holds
+all of it; `page` makes the page's data, `html` the page, `figures` the pictures, `tables` Markdown and LaTeX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .source import Source
+from .study import Study, study
+from .summary import Published, headline
+
+__all__ = ["Published", "Study", "headline", "study", "write", "write_figures", "write_study"]
+
+
+def write(
+    runs: Source | Iterable[Source],
+    path: str | Path,
+    title: str | None = None,
+    figures: str | Path | None = None,
+    *,
+    first: str | None = None,
+    published: Sequence[Published] = (),
+    remarks: Sequence[str] = (),
+) -> Path:
+    """Write the report of some runs: one HTML file that needs nothing else.
+
+    Args:
+        runs: Folders of runs, at any depth, or runs in memory.
+        path: The HTML file.
+        title: Of the page.
+        figures: A folder for the same figures as PNG, SVG and PDF, and for the tables as Markdown and LaTeX; needs
+            matplotlib.
+        first: The method that the others are compared with, by label or by optimizer; by default the one that was
+            started first.
+        published: Numbers of others, to be put beside ours.
+        remarks: Paragraphs below the title.
+
+    Returns:
+        The HTML file.
+
+    Raises:
+        ValueError: There is no run at all, or none of the method `first`.
+    """
+    made = study(runs, title, first, published, remarks)
+    if figures is not None:
+        write_figures(made, figures)
+    return write_study(made, path)
+
+
+def write_figures(made: Study, folder: str | Path) -> list[Path]:
+    """Write the figures and tables of runs that have been read already; gives the files."""
+    from .figures import draw
+
+    return draw(made, Path(folder))
+
+
+def write_study(made: Study, path: str | Path) -> Path:
+    """Write the page of runs that have been read already."""
+    from ... import __version__
+    from .html import render
+    from .page import data
+    from .tables import markdown
+
+    tables = "\n\n".join(f"{table.title}\n\n{markdown(table)}" for table in made.tables)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(data(made), made.facts, tables, __version__), encoding="utf-8")
+    return path

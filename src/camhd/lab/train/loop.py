@@ -1,0 +1,238 @@
+"""The loop: every step of every epoch, and what is written down along the way."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from ..data import Batches
+from ..optimizers import Driver
+from ..records import Record, RunConfig
+from . import seeds
+from .clock import Clock
+from .interrupt import Interrupt
+from .rates import rates_line
+from .stopping import EarlyStop
+from .tasks import Task, check_outputs
+from .watch import Watcher
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run is made of, built and on its device."""
+
+    model: nn.Module
+    driver: Driver
+    scheduler: LambdaLR | None
+    train: Batches
+    valid: Batches
+    task: Task
+    classes: int
+
+
+class Loop:
+    """Trains; a `Progress` for whoever looks on.
+
+    Args:
+        config: of the run.
+        parts: what it is made of.
+        record: where it is written down.
+        watcher: who looks on.
+        interrupt: whether to stop between two steps.
+        checkpoint_seconds: between two checkpoints.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        parts: Parts,
+        record: Record,
+        watcher: Watcher,
+        interrupt: Interrupt,
+        checkpoint_seconds: float,
+    ) -> None:
+        self.config, self.clock = config, Clock()
+        self._parts, self._record, self._watcher, self._interrupt = parts, record, watcher, interrupt
+        self._checkpoint_seconds, self._saved = checkpoint_seconds, perf_counter()
+        self.epoch, self.batch, self.step = 1, 0, 0
+        self.steps = config.epochs * len(parts.train)
+        self.diverged = False
+        self.best: dict[str, float] = {}
+        self.final: dict[str, float] = {}
+        self._stopper = EarlyStop(config.patience)
+        device = torch.device(config.device)
+        self._tally = parts.task.tally(device)
+        self._recent, self._seen = torch.zeros((), dtype=torch.float64, device=device), 0  # since the last rates
+        self._rates_at = -1
+
+    def run(self) -> str:
+        """Train until the end: `finished`, `stopped` (early) or `diverged`."""
+        model, driver = self._parts.model, self._parts.driver
+        if self.step == 0:
+            self._write_rates()
+        model.train()
+        driver.train()
+        status = ""
+        while not status:
+            for inputs, targets in self._parts.train.epoch(self.epoch, start=self.batch):
+                driver.zero_grad()
+                loss = self._loss(inputs, targets)
+                driver.backward(loss)
+                self._step(loss)
+                self._after_step()
+                if self.diverged:
+                    break
+            status = self._end_epoch()
+        if self._rates_at != self.step:
+            self._write_rates()
+        return status
+
+    def _loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss whose gradient is taken; what is summed up is the loss without its scale."""
+        with precision(self.config):
+            outputs = self._parts.model(inputs)
+            if self.step == 0:
+                check_outputs(self._parts.task, outputs, targets, self._parts.classes)
+            loss = self._parts.task.loss(outputs, targets)
+        self._tally.add(loss, outputs, targets)
+        self._recent.add_(loss.detach(), alpha=len(targets))
+        self._seen += len(targets)
+        return loss if self.config.loss_scale == 1 else loss * self.config.loss_scale
+
+    def _step(self, loss: Tensor) -> None:
+        began = perf_counter()
+        try:
+            self._parts.driver.step(loss)
+        except (ArithmeticError, RuntimeError, ValueError):
+            # Some optimizers refuse a loss that is not finite; that is how this run ends, and no mistake.
+            if bool(torch.isfinite(loss)):
+                raise
+            self.diverged = True
+        self.clock.step(perf_counter() - began)
+
+    def _after_step(self) -> None:
+        self.step += 1
+        self.batch += 1
+        if self._parts.scheduler is not None:
+            self._parts.scheduler.step()
+        if self.step % self.config.rates_every == 0:
+            self._write_rates()
+        self._watcher.stepped(self)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write a checkpoint when it is time, or when the process is to end."""
+        if self._interrupt or perf_counter() - self._saved >= self._checkpoint_seconds:
+            self._record.save(self.state())
+            self._saved = perf_counter()
+        if self._interrupt:
+            self._interrupt.raise_now()
+
+    def _end_epoch(self) -> str:
+        """Judge, write down, and say how the run ended; nothing if it goes on."""
+        trained = self._tally.metrics()
+        judged = self._judge()
+        self.final = {f"train_{name}": value for name, value in trained.items()}
+        self.final |= {f"valid_{name}": value for name, value in judged.items()}
+        self.diverged |= not (math.isfinite(trained["loss"]) and math.isfinite(judged["loss"]))
+        metric = self._parts.task.metric
+        if self._parts.task.better(judged[metric], self.best.get(f"valid_{metric}")) or not self.best:
+            self.best = {**self.final, "epoch": self.epoch}
+        line = {"kind": "epoch", "epoch": self.epoch, "step": self.step, **self.final, "time": self.clock.epoch()}
+        self._record.append(line)
+        self._watcher.epoch_ended(self, line)
+        self.clock.begin_epoch()
+        self.epoch, self.batch = self.epoch + 1, 0
+        self._tally = self._parts.task.tally(torch.device(self.config.device))
+        if self.diverged:
+            return "diverged"
+        if self._stopper.enough(judged["loss"]):
+            return "stopped"
+        if self.epoch > self.config.epochs:
+            return "finished"
+        self._keep()
+        return ""
+
+    @torch.no_grad()
+    def _judge(self) -> dict[str, float]:
+        """The metrics on the validation set."""
+        began = perf_counter()
+        model, task = self._parts.model, self._parts.task
+        tally = task.tally(torch.device(self.config.device))
+        model.eval()
+        self._parts.driver.eval()
+        for inputs, targets in self._parts.valid.epoch(0):
+            with precision(self.config):
+                outputs = model(inputs)
+                loss = task.loss(outputs, targets)
+            tally.add(loss, outputs, targets)
+        metrics = tally.metrics()
+        model.train()
+        self._parts.driver.train()
+        self.clock.valid(perf_counter() - began)
+        return metrics
+
+    # What a progress display may ask
+
+    def metrics(self) -> dict[str, float]:
+        """The training metrics of this epoch so far."""
+        return self._tally.metrics()
+
+    def rate(self) -> float | None:
+        """The learning rate to show."""
+        return self._parts.driver.rate()
+
+    # What is written down, and how to go on from it
+
+    def _write_rates(self) -> None:
+        line = rates_line(self.step, self._parts.driver.optimizer, self._parts.driver.rate())
+        if self._seen:
+            line["train_loss"] = self._recent.item() / self._seen
+            self.diverged |= not math.isfinite(line["train_loss"])
+        self._record.append(line)
+        self._recent.zero_()
+        self._seen, self._rates_at = 0, self.step
+
+    def state(self) -> dict[str, Any]:
+        """Everything that is needed to go on from here as if nothing had happened."""
+        scheduler = self._parts.scheduler
+        return {
+            "place": [self.epoch, self.batch, self.step, self._seen, self._rates_at],
+            "model": self._parts.model.state_dict(),
+            "driver": self._parts.driver.state_dict(),
+            "scheduler": None if scheduler is None else scheduler.state_dict(),
+            "tally": self._tally.state(),
+            "recent": self._recent,
+            "best": self.best,
+            "stopper": self._stopper.state(),
+            "clock": self.clock.state(),
+            "random": seeds.state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.epoch, self.batch, self.step, self._seen, self._rates_at = state["place"]
+        self._parts.model.load_state_dict(state["model"])
+        self._parts.driver.load_state_dict(state["driver"])
+        if self._parts.scheduler is not None:
+            self._parts.scheduler.load_state_dict(state["scheduler"])
+        self._tally.load(state["tally"])
+        self._recent.copy_(state["recent"])
+        self.best = state["best"]
+        self._stopper.load(state["stopper"])
+        self.clock.load(state["clock"])
+        seeds.restore(state["random"])
+
+
+def precision(config: RunConfig) -> AbstractContextManager[object]:
+    """Autocast for bfloat16; nothing for the others, whose weights have their precision."""
+    if config.dtype != "bfloat16":
+        return nullcontext()
+    return torch.autocast(torch.device(config.device).type, dtype=torch.bfloat16)

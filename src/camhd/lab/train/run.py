@@ -1,0 +1,180 @@
+"""Carrying out a job: from the seed to the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ... import report
+from ..records import FORMAT, InFolder, InMemory, Record, Run, environment
+from .interrupt import Interrupt
+from .job import Data, Job, MakeOptimizer, Model, prepare
+from .loop import Loop, Parts
+from .seeds import seeded
+from .settings import Settings
+from .watch import Watcher
+
+MINUTES = 5.0  # between two checkpoints
+
+
+def train(
+    model: Model,
+    data: Data,
+    optimizer: MakeOptimizer,
+    *,
+    epochs: int = 10,
+    batch_size: int | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    label: str | None = None,
+    split: str = "full",
+    augment: str | None = None,
+    schedule: str | None = None,
+    patience: int | None = None,
+    loss_scale: float = 1.0,
+    dtype: str = "float32",
+    device: str = "cpu",
+    rates_every: int | None = None,
+    paper: bool = False,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    checkpoint_minutes: float = MINUTES,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Train a model on a data set with an optimizer, and give the record of it.
+
+    Model, data and optimizer are names, or functions of your own.
+
+    Args:
+        model: a name such as "ffnn:100,100", or a function that makes a model, from the data set if it takes one.
+        data: a name such as "digits", a data set (`camhd.lab.data.from_tensors`), or a function that makes one.
+        optimizer: a name such as "adam-cam-hd-2", or a function that makes an optimizer from a model.
+        epochs: passes over the training set.
+        batch_size: examples in a step; None for 64, or the paper's batch size.
+        seed: decides initial weights, order of examples, augmentation and dropout.
+        options: of the optimizer, in place of its defaults, such as `{"lr": 1e-3}`.
+        label: what tables call the optimizer.
+        split: "full" (all of the training set; validation on the test set), "fold:2/5" or "fraction:0.1".
+        augment: None, "crop-flip" or "crop-flip-cutout".
+        schedule: None, "cosine", "warmup-cosine" or "drop:150" (to a tenth after epoch 150).
+        patience: stop after so many epochs without a better validation loss; None: never.
+        loss_scale: a factor on the loss before its gradient is taken.
+        dtype: "float32", "float64", or "bfloat16" for float32 weights under autocast.
+        device: as torch calls it.
+        rates_every: steps between two lines of rates; None for about a hundred lines in a run.
+        paper: take the paper's settings for this model where it has some.
+        folder: where the run gets its folder; None keeps no record on disk.
+        resume: go on with this run where it was interrupted; a finished one is given as it is.
+        overwrite: begin again, whatever is there.
+        checkpoint_minutes: between two checkpoints.
+        watcher: is told how it goes.
+
+    Example:
+        >>> run = train("ffnn:16", "digits", "adam-cam-hd-2", epochs=2, seed=1)
+        >>> run.status, len(run.epochs), run.final["valid_accuracy"] > 0.5
+        ('finished', 2, True)
+    """
+    settings = Settings(
+        epochs=epochs,
+        batch_size=batch_size,
+        split=split,
+        augment=augment,
+        schedule=schedule,
+        patience=patience,
+        loss_scale=loss_scale,
+        dtype=dtype,
+        device=device,
+        rates_every=rates_every,
+        paper=paper,
+    )
+    job = prepare(model, data, optimizer, settings, seed=seed, options=options, label=label)
+    return execute(job, folder, resume, overwrite, checkpoint_minutes, watcher)
+
+
+def execute(
+    job: Job,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    checkpoint_minutes: float = MINUTES,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Carry out a job.
+
+    Ctrl-C (or SIGTERM) ends it after the step that is under way, with a checkpoint to resume from. An error before the
+    first checkpoint leaves no record behind.
+
+    Args:
+        job: what to do.
+        folder: where the run gets its folder; None keeps no record on disk.
+        resume: go on with this run where it was interrupted; a finished one is given as it is.
+        overwrite: begin again, whatever is there.
+        checkpoint_minutes: between two checkpoints.
+        watcher: is told how it goes.
+    """
+    if resume and overwrite:
+        raise ValueError("'resume' and 'overwrite' contradict each other; give one of them.")
+    if not 0 <= checkpoint_minutes < math.inf:
+        raise ValueError(f"'checkpoint_minutes' must be 0 or more, and finite, got {checkpoint_minutes}.")
+    watcher = watcher or Watcher()
+    if folder is None:
+        return _train(job, InMemory(job.config), watcher, math.inf)
+    with InFolder(folder, job.config, resume, overwrite) as record:
+        if not record.finished:
+            try:
+                return _train(job, record, watcher, 60 * checkpoint_minutes)
+            except Exception:
+                record.forget()
+                raise
+        run = record.run()
+    watcher.ended(run)
+    return run
+
+
+def _train(job: Job, record: Record, watcher: Watcher, checkpoint_seconds: float) -> Run:
+    with seeded(job.config.seed), Interrupt() as interrupt:
+        parts = job.parts()
+        loop = Loop(job.config, parts, record, watcher, interrupt, checkpoint_seconds)
+        state = record.restore()
+        if state is None:
+            record.append(_start(job, parts))
+        else:
+            loop.load(state)
+        watcher.begun(loop)
+        status = loop.run()
+        record.finish(_result(status, loop))
+        run = record.run()
+        watcher.ended(run)
+        if interrupt:
+            interrupt.raise_now()
+    return run
+
+
+def _start(job: Job, parts: Parts) -> dict[str, Any]:
+    """The first line of the history: what is known before the first step."""
+    return {
+        "kind": "start",
+        "parameters": sum(p.numel() for p in parts.model.parameters()),
+        "steps_per_epoch": len(parts.train),
+        "task": parts.task.name,
+        "metric": parts.task.metric,
+        "examples": {"train": len(job.source.train), "valid": len(job.source.valid)},
+        "note": job.source.dataset.note,
+        "groups": report.groups(parts.driver.optimizer),
+    }
+
+
+def _result(status: str, loop: Loop) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "status": status,
+        "epochs": loop.epoch - 1,
+        "steps": loop.step,
+        "final": loop.final,
+        "best": loop.best,
+        "time": loop.clock.run(),
+        "environment": environment(),
+    }

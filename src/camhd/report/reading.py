@@ -1,0 +1,151 @@
+"""What an optimizer's rates are now, as plain numbers that go into JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..baselines import L4
+from ..levels import Family
+from ..optim import Optimizer
+from .summary import summarize
+
+LIMIT = 64
+LR = "lr"  # the level of an optimizer that has no tree
+MECHANIC = "_mechanic"  # where the package of that name keeps the factor that it has learned
+
+
+def snapshot(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dict[str, dict[str, Any]] | None:
+    """The rates of every level: all of them up to `limit`, quantiles and a histogram beyond.
+
+    - `{"count": n, "values": [...]}`, in the order of `groups`, or
+    - `{"count": n, "quantiles": [...], "histogram": {...}}`: the quantiles are those of `QUANTILES`. The histogram has
+      32 bins of equal width in log10 between "low" and "high", their "counts", and in "zero" the number of rates
+      that are 0 or less; where all are, both bounds are None. A level of very many rates
+      is read through a sample, and "sample" says how many were read.
+
+    An optimizer without a tree has the level `"lr"`, one number for each param group: its lr, times the factor that
+    D-Adaptation, Prodigy or Mechanic have learned for it; L4's step size. None if there is no rate (yet).
+
+    Args:
+        optimizer: any torch optimizer.
+        limit: up to how many rates of a level are given one by one.
+
+    >>> from camhd import Adam
+    >>> model = torch.nn.Sequential(torch.nn.Linear(9, 100), torch.nn.Linear(100, 2))
+    >>> opt = Adam(model, levels=("global", "layer", "unit"))
+    >>> found = snapshot(opt)
+    >>> found["layer"]["count"], sorted(found["unit"])
+    (2, ['count', 'histogram', 'quantiles'])
+    """
+    if not isinstance(optimizer, Optimizer):
+        values = _plain_rates(optimizer)
+        return None if values is None else {LR: {"count": len(values), "values": values}}
+    found: dict[str, dict[str, Any]] = {}
+    for level, tensors in _levels(optimizer).items():
+        count = sum(tensor.numel() for tensor in tensors)
+        if count <= limit:
+            values = [value for tensor in tensors for value in tensor.reshape(-1).tolist()]
+            found[level] = {"count": count, "values": values}
+        else:
+            found[level] = summarize(tensors)
+    return found
+
+
+def groups(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dict[str, list[str] | None]:
+    """The names behind the values of `snapshot`, by level; None for a level of more than `limit` rates.
+
+    Args:
+        optimizer: any torch optimizer.
+        limit: as in `snapshot`.
+
+    >>> from camhd import Adam
+    >>> groups(Adam(torch.nn.Sequential(torch.nn.Linear(9, 3), torch.nn.Linear(3, 2))))
+    {'global': ['global'], 'layer': ['0', '1']}
+    """
+    if not isinstance(optimizer, Optimizer):
+        own = [] if optimizer is None else optimizer.param_groups
+        return {LR: [str(group.get("name", i)) for i, group in enumerate(own)]} if own else {}
+    assert optimizer.tree is not None
+    layout = optimizer.tree.layout
+    found: dict[str, list[str] | None] = {}
+    for partition in layout.partitions:
+        small = partition.count <= limit
+        names = [name for family in partition.families for name in _names(family)] if small else None
+        found[partition.level.name] = ["global"] if names == [""] else names
+    if layout.leaf is not None:
+        small = sum(slot.numel for slot in layout.slots) <= limit
+        names = [name for slot in layout.slots for name in _members(slot.name, slot.numel)] if small else None
+        found[layout.leaf.name] = names
+    return found
+
+
+def weights(optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
+    """The weights γ by level, or by layer and level where each layer has its own; {} for an optimizer without a tree.
+
+    Args:
+        optimizer: any torch optimizer.
+
+    >>> from camhd import Adam
+    >>> weights(Adam(torch.nn.Linear(2, 2)))
+    {'global': 0.5, 'layer': 0.5}
+    """
+    return optimizer.combination() if isinstance(optimizer, Optimizer) else {}
+
+
+def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
+    """One number to look at: the global rate, or the mean of the coarsest level, or of the param groups' lr.
+
+    Args:
+        optimizer: any torch optimizer.
+
+    >>> from camhd import Adam
+    >>> round(rate(Adam(torch.nn.Linear(2, 2), lr=0.01)), 6)
+    0.01
+    """
+    if isinstance(optimizer, Optimizer):
+        tensors = next(iter(_levels(optimizer).values()))
+        total = sum(float(tensor.sum()) for tensor in tensors)
+        return total / max(1, sum(tensor.numel() for tensor in tensors))
+    values = _plain_rates(optimizer)
+    return None if values is None else sum(values) / len(values)
+
+
+def _levels(optimizer: Optimizer) -> dict[str, list[Tensor]]:
+    """The rates of every level as they are stored: one vector, or one tensor for each parameter."""
+    assert optimizer.tree is not None
+    state, layout = optimizer.tree.state, optimizer.tree.layout
+    found = {
+        partition.level.name: [level.rates] for partition, level in zip(layout.partitions, state.levels, strict=True)
+    }
+    if optimizer.config.schedule == "global":  # that level is not learned: the scheduler sets it
+        lr = float(optimizer.param_groups[0]["lr"])
+        found["global"] = [torch.tensor([lr], dtype=torch.float64)]
+    if layout.leaf is not None:
+        found[layout.leaf.name] = [leaf.rates for leaf in state.leaves]
+    return found
+
+
+def _plain_rates(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
+    if optimizer is None:
+        return None
+    name = "step_size" if isinstance(optimizer, L4) else LR
+    values = [(group.get(name), group.get("d", 1.0)) for group in optimizer.param_groups]  # D-Adaptation's, Prodigy's
+    if not values or any(value is None for value, _ in values):
+        return None
+    state: Mapping[Any, Any] = optimizer.state
+    factor = float(state[MECHANIC]["s"].sum()) if MECHANIC in state else 1.0
+    return [float(value) * float(d) * factor for value, d in values if value is not None]
+
+
+def _names(family: Family) -> list[str]:
+    if family.labels:
+        return [f"{family.name}.{label}" for label in family.labels]
+    return _members(family.name, family.count)
+
+
+def _members(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}[{i}]" for i in range(count)]
