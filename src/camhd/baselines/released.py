@@ -38,21 +38,22 @@ class TensorByTensor(Backend):
     def __init__(self) -> None:
         super().__init__("foreach")
 
+    @torch.no_grad()
     def step(
         self,
         rule: Rule,
         tree: RateTree,
         groups: Sequence[dict[str, Any]],
         states: MutableMapping[Tensor, Any],
-        rates: Sequence[GroupRates],
+        rates: Callable[[], Sequence[GroupRates]],
         batches: Callable[[], Sequence[Batch]],
     ) -> None:
         """One step over the tensors that have a gradient, in the order of the param groups."""
-        found = batches()
+        found, said = batches(), rates()
         tree.begin()
-        tree.advance(Signal(), rates)  # counts the step; the learning is below
+        tree.advance(Signal(), said)  # counts the step; the learning is below
         for batch in found:
-            beta = rates[batch.group].beta(tree.layout.names[0])
+            beta = said[batch.group].beta(tree.layout.names[0])
             for slot in batch.slots:
                 self._step_one(rule, tree, replace(batch.select((slot,)), last=batch.options), beta)
             groups[batch.group]["last_move"] = {name: batch.options[name] for name in rule.remembers}
