@@ -4,8 +4,10 @@ import copy
 import gc
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
+import tracemalloc
 
 import pytest
 import torch
@@ -383,11 +385,61 @@ def test_many_steps_leak_nothing(backend):
     gc.collect()
     before = _tensors_alive()
     resident = _resident()
-    for _ in range(2_000):
+    for _ in range(10_000):
         opt.step()
     gc.collect()
     assert _tensors_alive() == before
     assert _resident() - resident < 8 * 2**20
+
+
+def test_a_fused_step_asks_for_no_memory_after_the_third():
+    """Torch's allocator is not called, and Python keeps nothing."""
+    named = tensors(torch.float32)
+    opt = RULES["adam"](named, **CHAINS["two"])
+    train(named, opt, 3)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        for _ in range(5):
+            opt.step()
+    assert not [event.name for event in profile.events() if event.cpu_memory_usage or event.self_cpu_memory_usage]
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            opt.step()
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(50):
+            opt.step()
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 2_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_a_full_disk_costs_time_and_nothing_else(tmp_path):
+    """Numba may find a folder and no room in it. Every kernel is compiled, and none can be kept."""
+    program = """
+import errno, torch
+from numba.core import caching
+
+def no_room(self, key, data):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+caching.IndexDataCacheFile.save = no_room
+import camhd
+p = torch.nn.Parameter(torch.ones(4, 3))
+opt = camhd.Adam([("a.weight", p)], backend="fused")
+for _ in range(3):
+    p.grad = torch.ones(4, 3)
+    opt.step()
+assert "backend fused" in str(opt), opt
+print(float(p.sum()))
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 12
+    assert not list(tmp_path.rglob("*.nbc"))
 
 
 def _tensors_alive():
