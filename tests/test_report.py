@@ -16,7 +16,7 @@ from camhd.lab.report import Published, figures, tables
 from camhd.lab.report.page import Views
 from camhd.lab.report.source import thinned
 from camhd.lab.report.summary import table
-from records_made import METHODS, compared, made_run
+from records_made import METHODS, RESNET, compared, made_run
 from reports_read import NASTY, Elements, embedded, strings, unpacked
 
 
@@ -233,6 +233,15 @@ def test_rates_in_the_page_are_those_of_the_records(runs, page):
     last = [run[-1]["rates"]["global"]["values"][0] for run in every]
     (line,) = unpacked(together["levels"][0]["values"])
     assert line[-1] == pytest.approx(statistics.fmean(last), rel=1e-3)
+
+
+def test_the_mean_of_many_groups_is_over_runs_too(tmp_path):
+    compared(tmp_path, methods=METHODS[2:3], layers=RESNET, seeds=2)
+    (method,) = embedded(report.write(tmp_path, tmp_path / "report.html"))["tasks"][0]["methods"]
+    every = [lines(run, "rates") for run in tmp_path.iterdir() if run.is_dir()]
+    for row, values in enumerate(unpacked(method["rates"][0]["levels"][1]["values"])):
+        last = [run[-1]["rates"]["layer"]["values"][row] for run in every]
+        assert values[-1] == pytest.approx(statistics.fmean(last), rel=1e-3)
 
 
 def test_the_histogram_of_many_rates_has_their_shares(tmp_path):

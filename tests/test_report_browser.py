@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -173,6 +174,22 @@ def test_pointing_at_a_curve_reads_its_values(opened, written):
         assert f"{float(f'{value:.4g}')}" in text
     opened.mouse.move(5, 5)
     tip.wait_for(state="hidden")
+
+
+def test_pointing_at_a_heat_map_reads_the_recorded_rates(opened, written):
+    opened.locator("#task-0").get_by_label("Runs", exact=True).select_option(label="seed 0")
+    svg = opened.locator("#task-0 section[aria-label='Level layer'] svg[tabindex]")
+    svg.scroll_into_view_if_needed()
+    box = svg.bounding_box()
+    opened.mouse.move(box["x"] + box["width"] - 14, box["y"] + 12)
+    tip = opened.locator("#task-0 section[aria-label='Level layer'] .tip")
+    tip.wait_for(state="visible")
+    history = next((written.parent / "ffnn").glob("*adam-cam-hd-2*-0")) / "history.jsonl"
+    last = [json.loads(line) for line in history.read_text().splitlines() if '"kind": "rates"' in line][-1]
+
+    assert tip.inner_text().startswith(f"Step {last['step']}")
+    read = [float(text.replace("−", "-")) for text in re.findall(r"layer\d\s+(\S+)", tip.inner_text())]
+    assert read == pytest.approx(last["rates"]["layer"]["values"], rel=6e-3)
 
 
 def test_dragging_zooms_into_all_curves_and_the_button_undoes_it(opened):
