@@ -335,6 +335,7 @@ def test_no_runs_is_an_error_that_says_what_to_give(tmp_path):
 # Real runs, many runs
 
 
+@pytest.mark.slow
 def test_real_runs_in_memory_and_in_folders_give_the_same_numbers(tmp_path):
     made = [train("ffnn:8", "digits", name, epochs=2, folder=tmp_path) for name in ("adam", "adam-cam-hd-3")]
     from_memory = embedded(report.write(made, tmp_path / "memory.html"))
@@ -363,6 +364,7 @@ def test_a_thousand_runs_make_a_small_page(tmp_path):
 # Figures and tables
 
 
+@pytest.mark.slow
 def test_figures_come_in_three_formats_and_are_the_same_every_time(tmp_path):
     study = report.study(compared(tmp_path, methods=METHODS[2:3], seeds=2))
     written = figures.draw(study, tmp_path / "a")

@@ -60,7 +60,7 @@ def pages(browser, path: Path, width: int = 1280, **options) -> Iterator:
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())
-    page.wait_for_selector("path.curve")
+    page.wait_for_selector("path.curve", state="attached")
     yield page
     context.close()
     assert wrong == []
@@ -368,6 +368,25 @@ def test_every_control_has_a_name(opened):
     levels = opened.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((node) => Number(node.tagName[1]))")
     assert levels[0] == 1
     assert all(b <= a + 1 for a, b in pairwise(levels))  # no level is jumped over
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"epochs": 1, "steps_per_epoch": 1, "rates_every": 2},
+        {"epochs": 1, "levels": {"global": 1, "layer": 3, "parameter": 500}, "rates_every": 100},
+        {"epochs": 2, "status": "diverged"},
+        {"epochs": 3, "status": None},
+    ],
+    ids=["one step", "one snapshot of the rates", "diverged", "unfinished"],
+)
+def test_a_single_small_run_is_drawn_without_an_error(browser, tmp_path, made):
+    made_run(tmp_path, **made)
+    for page in pages(browser, report.write(tmp_path, tmp_path / "report.html")):
+        assert page.locator("#task-0 .plots .plot").count() >= 3
+        shown = page.evaluate("[...document.querySelectorAll('svg *')].map((node) => node.outerHTML).join('')")
+        assert "NaN" not in shown
+        assert "Infinity" not in shown
 
 
 def test_printing_draws_every_task(browser, written):
