@@ -129,7 +129,7 @@ def _level(figure: Figure, axis: Axes, level: Level, steps: list[int]) -> None:
     if level.groups is not None and len(level.groups) > 1:
         known = values[numpy.isfinite(values) & (values > 0)]
         low, high = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)
-        low, high = (low, high) if high > 1.00001 * low else (low * 0.999995, high * 1.000005)
+        low, high = (low, high) if high > 1.00001 * low else (low * 0.98, high * 1.02)
         _heat(figure, axis, values, level.groups, steps, LogNorm(low, high))
         return
     positive = numpy.where(values > 0, values, numpy.nan)

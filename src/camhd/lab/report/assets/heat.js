@@ -40,13 +40,13 @@ function heatColour(domain, log) {
   };
 }
 
-/** The smallest and the largest positive value of several matrices; never as close as rounding errors. */
+/** The smallest and the largest positive value of several matrices; the same if they differ by rounding alone. */
 function extent(matrices) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of matrices.flat(2))
     if (value > 0 && Number.isFinite(value)) [low, high] = [Math.min(low, value), Math.max(high, value)];
   if (low > high) return [1, 1];
-  return high < 1.00001 * low ? [low * 0.999995, high * 1.000005] : [low, high];
+  return high < 1.00001 * low ? [low, low] : [low, high];
 }
 
 /** What the colours mean. */
