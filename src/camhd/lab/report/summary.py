@@ -100,7 +100,9 @@ def headline(task: Task) -> str:
         return "No run has finished yet."
     summary, best = (max if main.higher else min)(ranked, key=lambda one: one[0].mean)
     unit = " %" if main.percent else ""
-    what = f"{'Highest' if main.higher else 'Lowest'} {main.title.lower().replace('r²', 'R²')}"
+    what = main.title
+    if len(ranked) > 1:
+        what = f"{'Highest' if main.higher else 'Lowest'} {what[0].lower()}{what[1:]}"
     said = f"{what} at the end: {best.name}, {mean_and_error(summary, main.percent)}{unit} (n = {summary.count})."
     first = task.methods[0]
     if len(ranked) < 2:
