@@ -513,6 +513,27 @@ def test_a_run_that_crashed_anywhere_goes_on_as_if_nothing_had_happened(tmp_path
     assert resumed == whole
 
 
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_run_that_diverges_does_so_after_a_crash_too(tmp_path, monkeypatch, step):
+    """Killed right after a checkpoint: before and at the step at which it is noticed."""
+    arguments = {**SETTINGS, "options": {"lr": 1e30}}
+    whole = train(mlp, blobs, "sgd", **arguments, folder=tmp_path / "whole")
+    assert (whole.status, whole.result["steps"]) == ("diverged", 2)
+    save = records.InFolder.save
+
+    def save_and_crash(self, state):
+        save(self, state)
+        if state["place"][2] == step:
+            raise Stop
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records.InFolder, "save", save_and_crash)
+        with pytest.raises(Stop):
+            train(mlp, blobs, "sgd", **arguments, folder=tmp_path / "broken", checkpoint_minutes=0)
+    resumed = train(mlp, blobs, "sgd", **arguments, folder=tmp_path / "broken", resume=True)
+    assert untimed(resumed.folder) == untimed(whole.folder)
+
+
 def resumable(name):
     missing = not optimizers.find(name).installed
     return pytest.param(name, marks=pytest.mark.skipif(missing, reason="not installed"))
@@ -659,7 +680,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
     folder = tmp_path / "killed"
     for lines in (15, 33):
         process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder), "0.03"], env=ENVIRONMENT)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while sum(path.read_bytes().count(b"\n") for path in folder.glob("*/history.jsonl")) < lines:
             assert process.poll() is None, "it ended before it was killed"
             assert time.monotonic() < deadline

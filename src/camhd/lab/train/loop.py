@@ -82,13 +82,13 @@ class Loop:
         status = ""
         while not status:
             for inputs, targets in self._parts.train.epoch(self.epoch, start=self.batch):
+                if self.diverged:
+                    break
                 driver.zero_grad()
                 loss = self._loss(inputs, targets)
                 driver.backward(loss)
                 self._step(loss)
                 self._after_step()
-                if self.diverged:
-                    break
             status = self._end_epoch()
         if self._rates_at != self.step:
             self._write_rates()
@@ -120,7 +120,7 @@ class Loop:
     def _after_step(self) -> None:
         self.step += 1
         self.batch += 1
-        if self._parts.scheduler is not None:
+        if self._parts.scheduler is not None and not self.diverged:
             self._parts.scheduler.step()
         if self.step % self.config.rates_every == 0:
             self._write_rates()
@@ -205,6 +205,7 @@ class Loop:
         scheduler = self._parts.scheduler
         return {
             "place": [self.epoch, self.batch, self.step, self._seen, self._rates_at],
+            "diverged": self.diverged,
             "model": self._parts.model.state_dict(),
             "driver": self._parts.driver.state_dict(),
             "scheduler": None if scheduler is None else scheduler.state_dict(),
@@ -219,6 +220,7 @@ class Loop:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.epoch, self.batch, self.step, self._seen, self._rates_at = state["place"]
+        self.diverged = state["diverged"]
         self._parts.model.load_state_dict(state["model"])
         self._parts.driver.load_state_dict(state["driver"])
         if self._parts.scheduler is not None:
