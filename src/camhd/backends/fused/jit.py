@@ -46,6 +46,11 @@ def dividing(function: Kernel) -> Kernel:
     return _compiled(function, FAST_DIVISION, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def exact(function: Kernel) -> Kernel:
+    """A kernel in which nothing is reordered."""
+    return _compiled(function, set(), no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
 def _compiled(function: Kernel, fastmath: set[str], **wrappers: bool) -> Kernel:
     options = {"nogil": True, "fastmath": fastmath, "error_model": "numpy", "boundscheck": False, **wrappers}
     try:

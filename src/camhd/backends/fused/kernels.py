@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import dividing, kernel
+from .jit import dividing, exact, kernel
 
 LARGEST_CHUNK = 1024  # scalars of a chunk at the most
 
@@ -125,17 +125,20 @@ def running_maximum(b, x, n):
         x[i] = max(x[i], b[i])
 
 
+@exact
+def decay(p, w, n, c):
+    """θ ← (1 − κ wd) θ, the factor rounded once, as torch rounds it: its error would add up over many steps."""
+    decoupled, one = c[DECOUPLED], c[ONE]
+    for i in range(n):
+        p[i] *= one - decoupled * w[i]
+
+
 @dividing
 def adam_move(a, b, p, w, n, c):
-    decoupled, eps, bc1, bc2, largest, one = c[DECOUPLED], c[EPS], c[INV_BC1], c[INV_BC2], c[LARGEST], c[ONE]
-    if decoupled == c[ZERO]:
-        for i in range(n):
-            q = np.sqrt(b[i]) * bc2 + eps
-            p[i] -= a[i] / (largest if q > largest else q) * (bc1 * w[i])
-        return
+    eps, bc1, bc2, largest = c[EPS], c[INV_BC1], c[INV_BC2], c[LARGEST]
     for i in range(n):
         q = np.sqrt(b[i]) * bc2 + eps
-        p[i] = (one - decoupled * w[i]) * p[i] - a[i] / (largest if q > largest else q) * (bc1 * w[i])
+        p[i] -= a[i] / (largest if q > largest else q) * (bc1 * w[i])
 
 
 # --------------------------------------------------------------------------- SGD

@@ -134,6 +134,8 @@ def _sense_and_take(kind, e, a, b, x, p, w, s, n, c):
 
 @kernel
 def _move(kind, a, b, x, p, w, n, c):
+    if c[k.DECOUPLED] != c[k.ZERO]:
+        k.decay(p, w, n, c)
     if kind == ADAM:
         k.adam_move(a, b, p, w, n, c)
     elif kind == AMSGRAD:

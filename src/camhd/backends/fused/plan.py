@@ -116,7 +116,7 @@ class Plan:
         numbers[at.CELL_COUNT], numbers[at.GROUP_COUNT] = cells, groups
         # Large tensors all begin at the same place of a page: their chunks compete for the same places in the cache.
         numbers[at.CHUNK] = kernels.LARGEST_CHUNK // (2 if self.scalars > FEW_SCALARS else 1)
-        self.team = Team(self.block, self.items, real, self)
+        self.team = Team(self.block, self.items, real, self._kappas)
 
     def kappa(self) -> np.ndarray[Any, Any]:
         """κ's two parts for each cell, as they were at the last move or are to be at this one."""

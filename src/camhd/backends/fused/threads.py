@@ -106,7 +106,7 @@ class Team:
         block: what its threads have to know.
         items: the work items.
         dtype: of the parameters.
-        keep: whatever must stay alive as long as a thread is at work.
+        keep: arrays that must stay alive as long as a thread is at work, beside those of the block.
     """
 
     def __init__(self, block: Block, items: np.ndarray[Any, Any], dtype: Any, keep: Any) -> None:
@@ -151,7 +151,7 @@ class Team:
         seen[at.WHO] = at.HELPER
         if do & at.OBSERVE:  # thread 0 changes them over in its own table
             seen[at.KAPPA], seen[at.LAST_KAPPA] = block.numbers[at.LAST_KAPPA], block.numbers[at.KAPPA]
-        arrays = (seen, self.control, self.keep)
+        arrays = (seen, self.control, block, self.keep)
         _ask_for_help(threads - 1, self.entry.call, seen.ctypes.data, arrays)
         self.entry.call(block.address)
 
