@@ -12,11 +12,11 @@ import pytest
 from scipy import stats
 
 from camhd.lab import records, report, train
-from camhd.lab.report import Published, figures, tables
+from camhd.lab.report import Published
 from camhd.lab.report.page import Views
 from camhd.lab.report.source import thinned
 from camhd.lab.report.summary import table
-from records_made import METHODS, compared, made_run
+from records_made import METHODS, RESNET, compared, made_run
 from reports_read import NASTY, Elements, embedded, strings, unpacked
 
 
@@ -235,6 +235,15 @@ def test_rates_in_the_page_are_those_of_the_records(runs, page):
     assert line[-1] == pytest.approx(statistics.fmean(last), rel=1e-3)
 
 
+def test_the_mean_of_many_groups_is_over_runs_too(tmp_path):
+    compared(tmp_path, methods=METHODS[2:3], layers=RESNET, seeds=2)
+    (method,) = embedded(report.write(tmp_path, tmp_path / "report.html"))["tasks"][0]["methods"]
+    every = [lines(run, "rates") for run in tmp_path.iterdir() if run.is_dir()]
+    for row, values in enumerate(unpacked(method["rates"][0]["levels"][1]["values"])):
+        last = [run[-1]["rates"]["layer"]["values"][row] for run in every]
+        assert values[-1] == pytest.approx(statistics.fmean(last), rel=1e-3)
+
+
 def test_the_histogram_of_many_rates_has_their_shares(tmp_path):
     made_run(tmp_path, levels={"global": 1, "parameter": 100_000}, optimizer="adam-cam-hd-2")
     page = report.write(tmp_path, tmp_path / "report.html")
@@ -326,6 +335,7 @@ def test_no_runs_is_an_error_that_says_what_to_give(tmp_path):
 # Real runs, many runs
 
 
+@pytest.mark.slow
 def test_real_runs_in_memory_and_in_folders_give_the_same_numbers(tmp_path):
     made = [train("ffnn:8", "digits", name, epochs=2, folder=tmp_path) for name in ("adam", "adam-cam-hd-3")]
     from_memory = embedded(report.write(made, tmp_path / "memory.html"))
@@ -349,42 +359,3 @@ def test_a_thousand_runs_make_a_small_page(tmp_path):
     assert len(task["table"]["rows"]) == 250
     assert sum(len(method["runs"]) for method in task["methods"]) == 1000
     assert page.stat().st_size < 3e6
-
-
-# Figures and tables
-
-
-def test_figures_come_in_three_formats_and_are_the_same_every_time(tmp_path):
-    study = report.study(compared(tmp_path, methods=METHODS[2:3], seeds=2))
-    written = figures.draw(study, tmp_path / "a")
-    name = "ffnn-100-100-on-digits"
-    pictures = {f"{name}-{rest}" for rest in ("curves", "time", "rates-1-adam-cam-hd-2-levels")}
-    expected = {f"{stem}.{kind}" for stem in pictures for kind in ("png", "svg", "pdf")}
-    assert {path.name for path in written} == expected | {f"{name}-table.md", f"{name}-table.tex"}
-    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF", ".md": b"| Method", ".tex": b"\\begin{table}"}
-    for path in written:
-        assert path.read_bytes().startswith(starts[path.suffix])
-    for path in figures.draw(study, tmp_path / "b", formats=("svg",)):
-        assert path.read_bytes() == (tmp_path / "a" / path.name).read_bytes()
-
-
-def test_any_label_can_be_drawn_and_set(tmp_path):
-    made_run(tmp_path, label="_hidden_ $x^2 & 50 % <b>|</b>", levels={"global": 1, "layer": 3}, optimizer="o")
-    study = report.study(tmp_path)
-    assert figures.draw(study, tmp_path / "figures", formats=("svg",))
-    (made,) = study.tables
-    assert r"\_hidden\_ \$x\textasciicircum{}2 \& 50 \% $<$b$>$|$<$/b$>$" in tables.latex(made)
-    assert r"| \_hidden\_ $x^2 & 50 % \<b\>\|\</b\> |" in tables.markdown(made)
-
-
-def test_rates_with_layers_of_their_own_weights_are_drawn(tmp_path):
-    made_run(tmp_path, levels={"global": 1, "layer": 3, "filter": 500}, layer_weights=True, optimizer="o")
-    names = {path.name for path in figures.draw(report.study(tmp_path), tmp_path / "figures", formats=("svg",))}
-    text = (tmp_path / "figures" / next(name for name in names if "rates" in name)).read_text()
-    assert "weight γ of level global, by layer" in text
-
-
-def test_without_matplotlib_the_error_says_what_to_install(runs, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"figures need matplotlib: pip install 'camhd\[lab\]'"):
-        figures.draw(report.study(runs), tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -59,7 +60,7 @@ def pages(browser, path: Path, width: int = 1280, **options) -> Iterator:
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())
-    page.wait_for_selector("path.curve")
+    page.wait_for_selector("path.curve", state="attached")
     yield page
     context.close()
     assert wrong == []
@@ -81,6 +82,13 @@ def until(page, true: Callable[[], bool]) -> None:
             return
         page.wait_for_timeout(25)
     raise AssertionError("it did not happen within five seconds")
+
+
+def cut(page) -> list:
+    """Texts of plots that do not stand inside their card."""
+    return page.evaluate("""() => [...document.querySelectorAll('.stage text')]
+        .map((node) => [node.textContent, node.getBoundingClientRect(), node.closest('.card').getBoundingClientRect()])
+        .filter(([, box, card]) => box.width && (box.left < card.left || box.right > card.right))""")
 
 
 def figure(page, title: str):
@@ -175,6 +183,22 @@ def test_pointing_at_a_curve_reads_its_values(opened, written):
     tip.wait_for(state="hidden")
 
 
+def test_pointing_at_a_heat_map_reads_the_recorded_rates(opened, written):
+    opened.locator("#task-0").get_by_label("Runs", exact=True).select_option(label="seed 0")
+    svg = opened.locator("#task-0 section[aria-label='Level layer'] svg[tabindex]")
+    svg.scroll_into_view_if_needed()
+    box = svg.bounding_box()
+    opened.mouse.move(box["x"] + box["width"] - 14, box["y"] + 12)
+    tip = opened.locator("#task-0 section[aria-label='Level layer'] .tip")
+    tip.wait_for(state="visible")
+    history = next((written.parent / "ffnn").glob("*adam-cam-hd-2*-0")) / "history.jsonl"
+    last = [json.loads(line) for line in history.read_text().splitlines() if '"kind": "rates"' in line][-1]
+
+    assert tip.inner_text().startswith(f"Step {last['step']}")
+    read = [float(text.replace("−", "-")) for text in re.findall(r"layer\d\s+(\S+)", tip.inner_text())]
+    assert read == pytest.approx(last["rates"]["layer"]["values"], rel=6e-3)
+
+
 def test_dragging_zooms_into_all_curves_and_the_button_undoes_it(opened):
     plot = figure(opened, "Test accuracy")
     plot.scroll_into_view_if_needed()
@@ -267,11 +291,18 @@ def test_a_phone_shows_everything_without_scrolling_sideways(browser, written, w
             .filter((node) => parseFloat(getComputedStyle(node).fontSize) < 12)
             .map((node) => node.outerHTML.slice(0, 80))""")
         assert small == []
-        # What stands in a plot stands inside the screen.
-        outside = page.evaluate("""() => [...document.querySelectorAll('.stage text')]
-            .map((node) => [node.textContent, node.getBoundingClientRect()])
-            .filter(([, box]) => box.width && (box.left < 0 || box.right > innerWidth + 1))""")
-        assert outside == []
+        assert cut(page) == []
+
+
+def test_a_finger_reads_values_too(browser, written):
+    for page in pages(browser, written, 400, has_touch=True, is_mobile=True):
+        plot = figure(page, "Test loss")
+        plot.scroll_into_view_if_needed()
+        box = plot.locator("svg").first.bounding_box()
+        page.touchscreen.tap(box["x"] + 200, box["y"] + 100)
+        plot.locator(".tip").wait_for(state="visible")
+        assert plot.locator(".tip").inner_text().startswith("Epoch ")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 LUMINANCE = """(colour) => {
@@ -340,6 +371,26 @@ def test_every_control_has_a_name(opened):
     levels = opened.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((node) => Number(node.tagName[1]))")
     assert levels[0] == 1
     assert all(b <= a + 1 for a, b in pairwise(levels))  # no level is jumped over
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"epochs": 1, "steps_per_epoch": 1, "rates_every": 2},
+        {"epochs": 1, "levels": {"global": 1, "layer": 3, "parameter": 500}, "rates_every": 100},
+        {"epochs": 2, "status": "diverged"},
+        {"epochs": 3, "status": None},
+    ],
+    ids=["one step", "one snapshot of the rates", "diverged", "unfinished"],
+)
+def test_a_single_small_run_is_drawn_without_an_error(browser, tmp_path, made):
+    made_run(tmp_path, **made)
+    for page in pages(browser, report.write(tmp_path, tmp_path / "report.html")):
+        assert page.locator("#task-0 .plots .plot").count() >= 3
+        shown = page.evaluate("[...document.querySelectorAll('svg *')].map((node) => node.outerHTML).join('')")
+        assert cut(page) == []
+        assert "NaN" not in shown
+        assert "Infinity" not in shown
 
 
 def test_printing_draws_every_task(browser, written):

@@ -49,6 +49,7 @@ def test_several_folders_a_title_a_first_row_and_json(runs, tmp_path):
     assert "<h1>A &amp; B</h1>" in (tmp_path / "a.html").read_text()
 
 
+@pytest.mark.slow
 def test_figures_are_listed(runs, tmp_path):
     result = call(runs, "--figures", tmp_path / "figures", "--json")
     assert result.exit_code == 0, result.output

@@ -109,4 +109,5 @@ def test_a_mean_has_the_digits_that_its_error_supports(mean, error, percent, tex
 
 
 def test_a_duration_is_said_in_a_fitting_unit():
-    assert [duration(s) for s in (0.0, 59.94, 60, 86400, math.nan)] == ["0.0 ms", "59.9 s", "1.0 min", "24.0 h", "–"]
+    times = {0.0: "0 ms", 0.9999: "1 s", 59.94: "59.9 s", 90: "1.5 min", 86400: "24 h", 1e8: "27,778 h", math.nan: "–"}
+    assert [duration(seconds) for seconds in times] == list(times.values())

@@ -62,6 +62,7 @@ def write_figures(made: Study, folder: str | Path) -> list[Path]:
 def write_study(made: Study, path: str | Path) -> Path:
     """Write the page of runs that have been read already."""
     from ... import __version__
+    from ..records.files import write as write_whole
     from .html import render
     from .page import data
     from .tables import markdown
@@ -69,5 +70,5 @@ def write_study(made: Study, path: str | Path) -> Path:
     tables = "\n\n".join(f"{table.title}\n\n{markdown(table)}" for table in made.tables)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(data(made), made.facts, tables, __version__), encoding="utf-8")
+    write_whole(path, render(data(made), made.facts, tables, __version__))
     return path

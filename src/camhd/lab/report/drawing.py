@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import numpy
@@ -68,15 +69,15 @@ def _curve(axis: Axes, index: int, method: Method, metric: Metric) -> None:
 
 
 def times(task: Task) -> Figure:
-    """Milliseconds per step: the mean over runs, and from the fastest to the slowest run."""
+    """Milliseconds per step: the median over runs, and from the fastest to the slowest run."""
     methods = [(i, m) for i, m in enumerate(task.methods) if any("step_ms" in run.time for run in m.counted)][:40]
     figure = Figure(figsize=(7, 1.3 + 0.32 * len(methods)), layout="constrained")
     axis = figure.subplots()
     for row, (index, method) in enumerate(methods):
         values = [run.time["step_ms"] for run in method.counted if "step_ms" in run.time]
-        mean = sum(values) / len(values)
-        reach = [[mean - min(values)], [max(values) - mean]]
-        axis.barh(row, mean, color=_COLOURS[index % 8], alpha=0.85, xerr=reach, ecolor="black", capsize=3)
+        middle = median(values)
+        reach = [[middle - min(values)], [max(values) - middle]]
+        axis.barh(row, middle, color=_COLOURS[index % 8], alpha=0.85, xerr=reach, ecolor="black", capsize=3)
     axis.set_yticks(range(len(methods)), [_text(method.name) for _, method in methods])
     axis.invert_yaxis()
     _label(axis, "milliseconds per optimizer step", "")
@@ -128,7 +129,7 @@ def _level(figure: Figure, axis: Axes, level: Level, steps: list[int]) -> None:
     if level.groups is not None and len(level.groups) > 1:
         known = values[numpy.isfinite(values) & (values > 0)]
         low, high = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)
-        low, high = (low, high) if high > 1.00001 * low else (low * 0.999995, high * 1.000005)
+        low, high = (low, high) if high > 1.00001 * low else (low * 0.98, high * 1.02)
         _heat(figure, axis, values, level.groups, steps, LogNorm(low, high))
         return
     positive = numpy.where(values > 0, values, numpy.nan)

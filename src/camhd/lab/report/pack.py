@@ -27,11 +27,16 @@ def pack(rows: Sequence[Sequence[float]], log: bool) -> dict[str, Any]:
     >>> pack([[0.001, 1.0]], log=True)
     {'log': True, 'low': -3.0, 'high': 0.0, 'rows': 1, 'columns': 2, 'data': 'AgD//w=='}
     """
-    values = [[_value(number, log) for number in row] for row in rows]
+    values = [[_logarithm(number) for number in row] for row in rows] if log else rows
     known = [value for row in values for value in row if math.isfinite(value)]
     low, high = min(known, default=0.0), max(known, default=0.0)
     scale = (LAST - FIRST) / (high - low) if high - low > 1e-300 else 0.0
-    codes = [_code(value, low, scale) for row in values for value in row]
+    infinite = NOT_POSITIVE if log else MISSING
+    codes = [
+        FIRST + round((value - low) * scale) if math.isfinite(value) else MISSING if math.isnan(value) else infinite
+        for row in values
+        for value in row
+    ]
     return {
         "log": log,
         "low": low,
@@ -42,16 +47,8 @@ def pack(rows: Sequence[Sequence[float]], log: bool) -> dict[str, Any]:
     }
 
 
-def _value(number: float, log: bool) -> float:
-    """-inf stands for a number without a logarithm."""
-    if not math.isfinite(number):
-        return math.nan
-    if not log:
-        return number
-    return math.log10(number) if number > 0 else -math.inf
-
-
-def _code(value: float, low: float, scale: float) -> int:
-    if math.isnan(value):
-        return MISSING
-    return NOT_POSITIVE if math.isinf(value) else FIRST + round((value - low) * scale)
+def _logarithm(number: float) -> float:
+    """The logarithm; -inf stands for a number that has none."""
+    if number > 0:
+        return math.log10(number) if number < math.inf else math.nan
+    return -math.inf if number > -math.inf else math.nan

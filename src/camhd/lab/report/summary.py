@@ -100,11 +100,15 @@ def headline(task: Task) -> str:
         return "No run has finished yet."
     summary, best = (max if main.higher else min)(ranked, key=lambda one: one[0].mean)
     unit = " %" if main.percent else ""
-    what = f"{'Highest' if main.higher else 'Lowest'} {main.title.lower().replace('r²', 'R²')}"
+    what = main.title
+    if len(ranked) > 1:
+        what = f"{'Highest' if main.higher else 'Lowest'} {what[0].lower()}{what[1:]}"
     said = f"{what} at the end: {best.name}, {mean_and_error(summary, main.percent)}{unit} (n = {summary.count})."
     first = task.methods[0]
-    if best is first or len(ranked) < 2:
+    if len(ranked) < 2:
         return said
+    if best is first:
+        return f"{said} No other method is {'above' if main.higher else 'below'} it."
     p = welch(best.finals(main.key), first.finals(main.key))
     away = abs(summary.mean - finite(first.finals(main.key)).mean) * (100 if main.percent else 1)
     gap = (f"{away:.2f} points" if main.percent else f"{away:.3g}") + (" above " if main.higher else " below ")

@@ -47,15 +47,15 @@ def probability(p: float) -> str:
 def duration(seconds: float) -> str:
     """A time in the unit one would say it in.
 
-    >>> duration(0.0123), duration(4.56), duration(312), duration(7260)
-    ('12.3 ms', '4.6 s', '5.2 min', '2.0 h')
+    >>> duration(0.01234), duration(4.567), duration(312), duration(7260)
+    ('12.3 ms', '4.57 s', '5.2 min', '2.02 h')
     """
     if not math.isfinite(seconds):
         return NOTHING
-    for limit, unit, name in ((1, 1e-3, "ms"), (60, 1, "s"), (3600, 60, "min")):
+    for limit, unit, name in ((0.9995, 1e-3, "ms"), (90, 1, "s"), (5400, 60, "min"), (3.6e6, 3600, "h")):
         if seconds < limit:
-            return f"{seconds / unit:.1f} {name}"
-    return f"{seconds / 3600:.1f} h"
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 3600:,.0f} h"
 
 
 def apart(values: Sequence[float]) -> list[str]:

@@ -16,9 +16,8 @@ function axes({ spec, x, y, left, top, inner, height }) {
   });
   if (spec.y.names) group.append(...rowNames(spec.y.names, left, y));
   else {
-    const up = ticks(y, Math.max(3, Math.floor(height / 45)));
-    tickTexts(up, spec.y).forEach((text, i) => {
-      const at = y(up[i]);
+    upTicks({ spec, y, height }).forEach(([value, text]) => {
+      const at = y(value);
       group.append(
         draw("line", { class: kind, x1: bare ? left - 4 : left, x2: bare ? left : right, y1: at, y2: at }),
         draw("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, text),
@@ -32,6 +31,13 @@ function axes({ spec, x, y, left, top, inner, height }) {
   return group;
 }
 
+/** The ticks of the vertical axis: [value, text] each. */
+function upTicks({ spec, y, height }) {
+  const values = ticks(y, Math.max(3, Math.floor(height / 45)));
+  const texts = tickTexts(values, spec.y);
+  return values.map((value, i) => [value, texts[i]]);
+}
+
 /** Names of rows, the middle of long ones left out. */
 function rowNames(names, left, y) {
   const room = Math.floor((left - 10) / 6.6);
@@ -42,5 +48,5 @@ function rowNames(names, left, y) {
   });
 }
 
-/** How much room to the left the names of rows would like. */
-const roomFor = (names) => Math.max(58, 10 + 6.8 * Math.max(0, ...names.map((name) => name.length)));
+/** How much room to the left some texts would like. */
+const roomFor = (texts) => Math.max(58, 14 + 6.8 * Math.max(0, ...texts.map((text) => text.length)));

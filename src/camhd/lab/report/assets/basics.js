@@ -30,6 +30,10 @@ function fill(node, rest) {
 const button = (text, onclick, attributes = {}) => el("button", { type: "button", onclick, ...attributes }, text);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 const known = (values) => values.filter((value) => value !== null && Number.isFinite(value));
+const median = (values) => {
+  const sorted = [...values].sort((a, b) => a - b);
+  return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+};
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** Three or four digits, as one would write them. */

@@ -40,32 +40,27 @@ function heatColour(domain, log) {
   };
 }
 
-/** The smallest and the largest positive value of several matrices; never as close as rounding errors. */
+/** The smallest and the largest positive value of several matrices; the same if they differ by rounding alone. */
 function extent(matrices) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of matrices.flat(2))
     if (value > 0 && Number.isFinite(value)) [low, high] = [Math.min(low, value), Math.max(high, value)];
   if (low > high) return [1, 1];
-  return high < 1.00001 * low ? [low * 0.999995, high * 1.000005] : [low, high];
+  return high < 1.00001 * low ? [low, low] : [low, high];
 }
 
 /** What the colours mean. */
-function colourKey(domain, log) {
+function colourKey([low, high], log) {
+  if (!(high > low)) return el("div.colours", el("span", `all the same: ${digits(low, 3)}`));
   const bar = el("canvas", { width: 256, height: 1, "aria-hidden": "true" });
   const context = bar.getContext("2d");
   for (let i = 0; i < 256; i++) {
     context.fillStyle = viridis(i / 255);
     context.fillRect(i, 0, 1, 1);
   }
-  const [low, high] = domain;
-  const values = high > low ? [low, log ? Math.sqrt(low * high) : (low + high) / 2, high] : [low];
-  const left = (i) => (values.length > 1 ? `${50 * i}%` : "0");
-  const marks = apart(values).map((text, i) => el("span", { style: { left: left(i) } }, text));
+  const middle = log ? Math.sqrt(low * high) : (low + high) / 2;
+  const mark = (text, i) => el("span", { style: { left: `${50 * i}%` } }, text);
+  const gradient = el("div", bar, el("div.ticks", apart([low, middle, high]).map(mark)));
   const grey = log ? el("span", "grey: 0 or less") : null;
-  return el(
-    "div.colours",
-    el("span", log ? "colours, log scale" : "colours"),
-    el("div", bar, el("div.ticks", marks)),
-    grey,
-  );
+  return el("div.colours", el("span", log ? "colours, log scale" : "colours"), gradient, grey);
 }

@@ -12,6 +12,11 @@ class Link {
     return Math.min(Math.max(...[...this.plots].map((plot) => plot.wanted)), width * 0.34);
   }
 
+  /** Others of the same width that still leave another room are drawn again. */
+  align({ left, width }) {
+    for (const plot of this.plots) if (plot.width === width && plot.left !== left) plot.render();
+  }
+
   zoom(domain) {
     this.zoomed = domain;
     this.plots.forEach((plot) => plot.render());

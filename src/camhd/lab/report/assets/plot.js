@@ -21,7 +21,7 @@ class Plot {
     const caption = spec.caption ? el("span.caption", spec.caption) : null;
     const heading = spec.title ? el("figcaption", el("h4", spec.title), caption, spec.tools) : null;
     this.node = el("figure.plot", heading, this.stage);
-    this.wanted = roomFor(spec.y.names ?? []);
+    this.wanted = 0;
     link.plots.add(this);
     this.resized = new ResizeObserver(([entry]) => {
       const width = Math.round(entry.contentRect.width);
@@ -38,7 +38,8 @@ class Plot {
       onpointermove: (event) => this.move(event),
       onpointerup: (event) => this.release(event),
       onpointercancel: () => this.forget(),
-      onpointerleave: () => this.leave(),
+      // A finger that was lifted has not gone elsewhere: what it asked for stays to be read.
+      onpointerleave: (event) => event.pointerType !== "touch" && this.leave(),
       onwheel: (event) => this.wheel(event),
       onkeydown: (event) => this.key(event),
       onblur: () => this.leave(),
@@ -62,17 +63,13 @@ class Plot {
   render() {
     if (!this.width) return;
     const { spec, top } = this;
-    this.left = this.link.left(this.width);
-    this.inner = Math.max(this.width - this.left - 12, 40);
     this.height = spec.height;
     const bottom = top + this.height;
+    this.y = this.upward(bottom);
+    this.wanted = roomFor(spec.y.names ?? upTicks(this).map(([, text]) => text));
+    this.left = this.link.left(this.width);
+    this.inner = Math.max(this.width - this.left - 12, 40);
     this.x = scale("linear", this.domain, [this.left, this.left + this.inner]);
-    this.y = spec.y.names
-      ? scale("linear", [0, spec.y.names.length], [top, bottom])
-      : scale(spec.y.kind, this.zoomedY ?? spec.y.domain ?? range(spec.y.values(this.domain), spec.y.kind), [
-          bottom,
-          top,
-        ]);
     const keys = "Arrow keys read values, plus and minus zoom, Escape shows everything.";
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${bottom + 42}`);
     this.svg.setAttribute("height", bottom + 42);
@@ -87,6 +84,14 @@ class Plot {
     this.svg.replaceChildren(draw("clipPath", { id }, frame), axes(this), layer, this.overlay);
     this.clear();
     spec.paint(layer, this);
+    this.link.align(this);
+  }
+
+  /** The vertical scale: rows from top to bottom, or numbers fitted to what is seen. */
+  upward(bottom) {
+    const { names, kind, domain, values } = this.spec.y;
+    if (names) return scale("linear", [0, names.length], [this.top, bottom]);
+    return scale(kind, this.zoomedY ?? domain ?? range(values(this.domain), kind), [bottom, this.top]);
   }
 
   /** An empty canvas, exactly below the area inside the axes. */

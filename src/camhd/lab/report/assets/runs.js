@@ -2,16 +2,20 @@
 
 const BARS = 30;
 
-/** The mean of some values as a bar, with a whisker from the smallest to the largest. */
+/** The median of some values as a bar, with a whisker from the smallest to the largest. */
 function bar(values, limit, text, index) {
   const usable = known(values);
   if (!usable.length) return el("div.value", "–");
   const [low, high] = [Math.min(...usable), Math.max(...usable)];
   const part = (value) => `${(100 * value) / limit}%`;
-  const filled = el("div.fill", { style: { width: part(mean(usable)), background: lineStyle(index).colour } });
+  const filled = el("div.fill", { style: { width: part(median(usable)), background: lineStyle(index).colour } });
   const whisker = el("div.spread", { style: { left: part(low), width: part(high - low) } });
   const spread = text(high) === text(low) ? "" : `, ${text(low)} to ${text(high)}`;
-  return el("div", el("div.track", filled, high > low ? whisker : null), el("div.value", text(mean(usable)) + spread));
+  return el(
+    "div",
+    el("div.track", filled, high > low ? whisker : null),
+    el("div.value", text(median(usable)) + spread),
+  );
 }
 
 function timeCard(task) {
@@ -26,7 +30,7 @@ function timeCard(task) {
     ]);
     return el("div", el("h4", title), el("p.caption", note), el("div.bars", rows));
   };
-  const steps = "Mean over runs of the median step; whisker: fastest to slowest run.";
+  const steps = "Median over runs of the median step; whisker: fastest to slowest run.";
   const rest = "The rest is forward and backward passes and data; validation is left out.";
   const shares = timed.some((method) => known(method.share).length);
   const more = `the first ${timed.length} of ${all.length} methods; the table has all`;

@@ -25,9 +25,9 @@ function range(values, kind, air = 0.04) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values.filter(showable)) [low, high] = [Math.min(low, value), Math.max(high, value)];
   if (low > high) return kind === "log" ? [0.1, 1] : [0, 1];
-  // There is a least range: rounding errors are no mountains.
-  const least = 5e-6 * Math.max(Math.abs(low), Math.abs(high));
-  if (high - low < 2 * least) [low, high] = [(low + high) / 2 - least, (low + high) / 2 + least];
+  // What does not change but for rounding errors is a line in the middle, and no mountains.
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  if (high - low < 1e-5 * size) [low, high] = [low - 0.02 * size, high + 0.02 * size];
   const at = scale(kind, [low, high], [0, 1]);
   return [at.back(-air), at.back(1 + air)];
 }

@@ -52,7 +52,8 @@ function sortable(columns, rows, { name = "", limit = 40 } = {}) {
   const heads = columns.map((column, i) => {
     const onclick = () => sort(i, sorted === i ? !descending : largestFirst(column));
     const inside = column.drawing ? column.title : button(column.title, onclick);
-    return el("th", { scope: "col", class: column.numeric ? "number" : null, title: column.note || null }, inside);
+    const kind = column.drawing ? "drawing" : column.numeric ? "number" : null;
+    return el("th", { scope: "col", class: kind, title: column.note || null }, inside);
   });
   const more = button("", () => {
     limit = Infinity;
