@@ -232,7 +232,7 @@ def net():
 def points():
     inputs = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     labels = (inputs.sum(1) > 0).long()
-    return data.from_tensors("points", (inputs[:40], labels[:40]), (inputs[40:], labels[40:]))
+    return data.from_tensors("points", (inputs[:40], labels[:40]), (inputs[40:], labels[40:]), note="Drawn by hand.")
 
 def rprop(model):
     return torch.optim.Rprop(model.parameters())
@@ -248,6 +248,8 @@ def test_own_functions_come_from_a_file(elsewhere):
     assert done.exit_code == 0, done.output
     assert re.match(r"own:net-[0-9a-f]{6} on points, 2 epochs", done.stdout)
     assert "  rprop " in done.stdout
+    assert done.stdout.splitlines()[1] == "Drawn by hand."
+    assert json.loads(call("show", "--json").stdout)["tables"][0]["notes"] == ["Drawn by hand."]
 
 
 def test_an_error_in_an_own_function_shows_where_it_is(elsewhere):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..lab.bench.report import Table
-from ..lab.compare import Comparison, Row
+from ..lab.compare import Comparison, Row, notes
 from ..lab.records import Run, RunConfig
 from ..lab.statistics import Summary
 
@@ -33,11 +33,12 @@ def comparison(found: Comparison) -> Table:
     columns += ["ms/step", "ended"]
     words = [f"{found.model} on {found.data}", *([] if found.split == "full" else [found.split])]
     words += [
-        f"{config.epochs} epochs",
+        f"{config.epochs} epoch{'s' * (config.epochs > 1)}",
         f"batches of {config.batch_size}",
         *([config.augment] if config.augment else []),
     ]
-    return Table(f"{', '.join(words)}; mean ± S.E.", columns, rows, left=1)
+    words[-1] += "; mean ± S.E."
+    return Table("\n".join([", ".join(words), *notes(found.runs)]), columns, rows, left=1)
 
 
 def one(run: Run) -> list[Table]:
@@ -47,7 +48,12 @@ def one(run: Run) -> list[Table]:
         "parameters": f"{run.start.get('parameters', 0):,}",
         **{name: value for name, value in run.config.as_dict().items() if name not in ("format", "id", "fingerprint")},
     }
-    about = Table(run.config.id, ("what", "value"), [(name, _text(value)) for name, value in facts.items()], left=2)
+    about = Table(
+        "\n".join([run.config.id, *notes([run])]),
+        ("what", "value"),
+        [(name, _text(value)) for name, value in facts.items()],
+        left=2,
+    )
     names = [name for name in (run.epochs[0] if run.epochs else ()) if name.startswith(("train_", "valid_"))]
     rows = [
         (
@@ -74,7 +80,9 @@ def each(runs: Sequence[Run]) -> Table:
         )
         for run in runs
     ]
-    return Table("Runs", ("run", "optimizer", "status", "epochs", "final", "metric"), rows, left=3)
+    return Table(
+        "\n".join(["Runs", *notes(runs)]), ("run", "optimizer", "status", "epochs", "final", "metric"), rows, left=3
+    )
 
 
 def as_dict(run: Run) -> dict[str, Any]:

@@ -140,6 +140,7 @@ class Comparison:
             "model": self.model,
             "data": self.data,
             "split": self.split,
+            "notes": notes(self.runs),
             "metric": f"valid_{self.metric}",
             "rows": [
                 {
@@ -237,6 +238,11 @@ def tables(runs: Sequence[Run]) -> list[Comparison]:
         problem = tuple(getattr(run.config, name) for name in PROBLEM)
         problems.setdefault(problem, {}).setdefault(run.config.group, []).append(run)
     return [_comparison(list(rows.values())) for rows in problems.values()]
+
+
+def notes(runs: Sequence[Run]) -> list[str]:
+    """What a reader must know of the data, wherever results on them are shown; each note once."""
+    return list(dict.fromkeys(str(run.start["note"]) for run in runs if run.start.get("note")))
 
 
 def _comparison(groups: list[list[Run]]) -> Comparison:
