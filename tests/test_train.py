@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 
 import camhd
 from camhd.lab import Settings, Watcher, data, models, optimizers, records, train
-from camhd.lab.train import again, execute, loop, own, prepare
+from camhd.lab.train import again, execute, loop, overhead, own, prepare
 from camhd.lab.train.interrupt import Interrupt
 from camhd.lab.train.schedule import factor
 from camhd.lab.train.tasks import TASKS
@@ -590,6 +591,19 @@ def test_checkpoints_are_written_every_so_many_minutes(tmp_path, monkeypatch):
 
     train(mlp, blobs, "adam", epochs=4, batch_size=9, folder=tmp_path, watcher=Tick())
     assert saved == [5, 10, 15, 20]
+
+
+# What it costs
+
+
+def test_the_cost_of_the_lab_is_printed(monkeypatch, capsys):
+    images, labels = torch.randint(256, (300, 1, 28, 28), dtype=torch.uint8), torch.arange(300) % 10
+    few = data.from_tensors("mnist", (images, labels), (images[:20], labels[:20]))
+    monkeypatch.setattr(overhead.datasets, "load", lambda name: few)
+    overhead.main(["--rounds", "1", "--repeats", "1", "--batch", "2"])
+    text = capsys.readouterr().out
+    assert re.search(r"300 images of MNIST.*\n  bare loop [\d,]+ images/s, lab [\d,]+ images/s: \d+\.\d %", text)
+    assert len(re.findall(r"ResNet-18.*\n.* ms: \d+\.\d\d % if written at every step", text)) == 2
 
 
 # Interrupts
