@@ -189,7 +189,11 @@ def test_a_text_of_ones_own(folder, tmp_path):
     assert data.load("text", tmp_path / "elsewhere").note.startswith("the language reference")
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"short", gzip.compress(b"packed" * 1000)])
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff\xfe\x00", b"short", gzip.compress(b"packed" * 1000, mtime=0)],
+    ids=["not UTF-8", "short", "packed"],
+)
 def test_a_file_that_is_no_text_is_refused(content, folder, tmp_path):
     (tmp_path / "book.txt").write_bytes(content)
     with pytest.raises(ValueError, match=r"UTF-8|at least 1,280 characters"):
