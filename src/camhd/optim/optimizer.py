@@ -201,7 +201,7 @@ class Optimizer(torch.optim.Optimizer):
             group=index,
             options=group,
             last=group["last_move"] or {},
-            factor=self._rates_of(group).factor() if spread else 1.0,
+            factor=self._tree.factor(self._rates_of(group)) if spread else 1.0,
             last_factor=self._tree.state.last_moves[index].factor if spread else 1.0,
             slots=[slot for slot, _ in params],
             params=[_real(p) for _, p in params],
