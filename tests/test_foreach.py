@@ -70,7 +70,7 @@ def test_a_wrapped_optimizer_steps_once_however_many_pieces_there_are(monkeypatc
 
 
 def test_options_may_change_in_mid_training_whatever_the_pieces(monkeypatch):
-    """From plain SGD to Nesterov, to momentum and back: other states are made, and the last direction lies elsewhere."""
+    """From plain SGD to Nesterov, to momentum and back: other states are made, the last direction lies elsewhere."""
     found = []
     for size in (2**21, 100):
         cut(monkeypatch, size)

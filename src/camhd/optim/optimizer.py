@@ -75,6 +75,18 @@ class Optimizer(torch.optim.Optimizer):
         self.backend.step(self.rule, self._tree, self.param_groups, self.state, self._group_rates(), self._batches)
         return loss
 
+    # A torch scheduler wraps `step` to note that it was called, in code that torch.compile does not follow. The tree
+    # knows that anyway; this says so in the scheduler's own words. A torch with other words wraps `step` as ever.
+    step.__dict__["_wrapped_by_lr_sched"] = True
+
+    @property
+    def _opt_called(self) -> bool:
+        return self._tree.state.step > 0
+
+    @_opt_called.setter
+    def _opt_called(self, called: bool) -> None:
+        """Who sets it has called `step`."""
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; in mid-training too, and what was learned so far stays."""
         super().add_param_group(param_group)
