@@ -108,7 +108,7 @@ class Batch:
         return [kappas.at(slot, some).to(param.device) for slot, some, param in found]
 
     def counts(self) -> list[Number]:
-        """How many steps each parameter has taken; numbers, or tensors where a number would not be compiled in."""
+        """How many steps each parameter has taken: numbers, but tensors while compiling, which would fix a number."""
         steps = self.state("step")
         if torch.compiler.is_compiling():
             return [step.to(p.device, torch.float64) for step, p in zip(steps, self.params, strict=True)]
