@@ -16,4 +16,6 @@ def _same_numbers_every_time() -> None:
 def pytest_make_parametrize_id(val: object, argname: str) -> None:
     """Refuse a name made of packed bytes: they hold the time, so no two workers agree on what the test is called."""
     if isinstance(val, bytes) and len(val) > 16 and not val.isascii():
-        raise pytest.UsageError(f"{argname}={val[:16]!r}... needs ids=: a test's name must be the same in every process")
+        raise pytest.UsageError(
+            f"{argname}={val[:16]!r}... needs ids=: a test's name must be the same in every process"
+        )

@@ -24,7 +24,7 @@ class Backend:
     """The backend of one optimizer.
 
     ``"fused"`` and ``"auto"`` take every step with the fused kernels that they can do, and the others with
-    plain torch; ``"foreach"`` takes all of them with plain torch.
+    plain torch; ``"foreach"`` takes all of them with plain torch. A step that torch.compile compiles is plain torch.
 
     Args:
         name: one of the three.
@@ -74,7 +74,7 @@ class Backend:
     def _choose(
         self, rule: Rule, tree: RateTree, groups: Sequence[dict[str, Any]], states: MutableMapping[Tensor, Any]
     ) -> Fused | None:
-        if self.name == "foreach":
+        if self.name == "foreach" or torch.compiler.is_compiling():
             return None
         if self._fused is not None and self._fused.fits(groups, states):
             return self._fused

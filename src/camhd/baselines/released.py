@@ -17,7 +17,7 @@ from torch import Tensor
 from ..backends import Backend
 from ..rules import Adam, Batch, Rule
 from ..rules.base import Options, Tensors
-from ..tree import GroupRates, RateTree, Signal
+from ..tree import GroupRates, Number, RateTree, Signal
 
 
 class ReleasedAdam(Adam):
@@ -25,8 +25,8 @@ class ReleasedAdam(Adam):
 
     name = "Adam of the released HD code"
 
-    def _roots(self, batch: Batch, options: Options) -> tuple[Tensors, list[float]]:
-        (beta1, beta2), steps = options["betas"], [float(step) for step in batch.state("step")]
+    def _roots(self, batch: Batch, options: Options) -> tuple[Tensors, list[Number]]:
+        (beta1, beta2), steps = options["betas"], batch.counts()
         roots = torch._foreach_sqrt(batch.state("exp_avg_sq"))
         torch._foreach_add_(roots, options["eps"])
         return roots, [(1 - beta2**step) ** 0.5 / (1 - beta1**step) for step in steps]
@@ -53,24 +53,25 @@ class TensorByTensor(Backend):
         tree.begin()
         tree.advance(Signal(), said)  # counts the step; the learning is below
         for batch in found:
-            beta = said[batch.group].beta(tree.layout.names[0])
-            for slot in batch.slots:
-                self._step_one(rule, tree, replace(batch.select((slot,)), last=batch.options), beta)
+            for i in range(len(batch)):
+                self._step_one(rule, tree, replace(batch.pick([i]), last=batch.options), said)
             groups[batch.group]["last_move"] = {name: batch.options[name] for name in rule.remembers}
         tree.end(slot for batch in found for slot in batch.slots)
 
-    def _step_one(self, rule: Rule, tree: RateTree, one: Batch, beta: float) -> None:
+    def _step_one(self, rule: Rule, tree: RateTree, one: Batch, said: Sequence[GroupRates]) -> None:
         (slot,), state = one.slots, tree.state
         rate = state.levels[0].rates[tree.layout.partitions[0].family_of_slot[slot].run]  # a view of one number
-        (grad,) = rule.gradients(one)
+        grads = rule.gradients(one)
         if float(one.states[0]["step"]) > 0:
-            last, scale = rule.sensitivity(one, None)
-            pull = beta * (grad * last[0]).sum().to(rate) * scale[0] * one.last_factor
+            back = rule.sensitivity(one, None)
+            beta = said[one.group].beta(tree.layout.names[0])
+            pull = beta * (grads[0] * back.tensors[0]).sum().to(rate) * back.scales[0] * one.last_factor
             finite = pull.isfinite()
             rate += torch.where(finite, pull, 0)
             state.skipped += ~finite
-        rule.advance([one], [[grad]])
-        rule.move(one, [rate * one.factor] * len(tree.layout.slots))
+        rule.advance(one, grads)
+        rule.turn([one])
+        rule.move(one, tree.last_kappa(said))  # from the rate as it is by now
 
     def describe(
         self, rule: Rule, tree: RateTree, groups: Sequence[dict[str, Any]], states: MutableMapping[Tensor, Any]

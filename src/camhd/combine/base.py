@@ -34,6 +34,7 @@ class Combination(ABC):
     learns = True  # has weights that 'combine_lr' moves
     by_layer = False  # looks at the layer of each place
     settles = False  # ties the levels to each other after they moved (regularised rates)
+    linear = False  # α* = Σ γ_i α_i with the same γ for all scalars of a layer, whatever the rates are
     convex = True  # α* lies between the levels' rates, hence within their bounds
     at_last_move = False  # derivatives belong to the weights of the last move, not to the present ones
 
@@ -58,6 +59,10 @@ class Combination(ABC):
 
     def gradient(self, state: State, places: Places, hyper: Tensor) -> State:
         """∂f/∂state: the derivatives of α* weighted with h and summed over the places."""
+        return {}
+
+    def slope(self, state: State, products: Sequence[Tensor], layer: Tensor | int) -> State:
+        """The same for one that is `linear`, from α_i h of every level at each place."""
         return {}
 
     def learn(self, state: State, gradient: State, rate: float) -> State:

@@ -15,6 +15,8 @@ from .base import Combination, Places, State, to_simplex
 class Linear(Combination):
     """α* = Σ γ_i α_i, one γ for the whole network. Its state may have further dimensions in front."""
 
+    linear = True
+
     @abstractmethod
     def weights(self, state: State) -> Tensor:
         """γ along the last dimension."""
@@ -26,8 +28,11 @@ class Linear(Combination):
         return self.weights(state).unbind(-1)  # ∂α*/∂α_i = γ_i
 
     def gradient(self, state: State, places: Places, hyper: Tensor) -> State:
+        return self.slope(state, [rate * hyper for rate in places.rates], places.layer)
+
+    def slope(self, state: State, products: Sequence[Tensor], layer: Tensor | int) -> State:
         # ∂f/∂γ_i = Σ_p α_i(p) h_p  (Algorithm 1, with the rate inside the sum)
-        return {"weights": torch.stack([(rate * hyper).sum() for rate in places.rates])}
+        return {"weights": torch.stack([product.sum() for product in products])}
 
     def describe(self, state: State, names: Sequence[str], layers: Sequence[str]) -> Mapping[str, Any]:
         return dict(zip(names, self.weights(state).tolist(), strict=True))
@@ -83,6 +88,7 @@ class PerLayer(Combination):
     """
 
     by_layer = True
+    linear = True
 
     def __init__(self, combine: str | Linear = "normalized") -> None:
         if isinstance(combine, Linear):
@@ -117,12 +123,12 @@ class PerLayer(Combination):
         return self._weights(state, places)
 
     def gradient(self, state: State, places: Places, hyper: Tensor) -> State:
-        slope = torch.zeros_like(self.each.weights(state))
-        if isinstance(places.layer, int):
-            slope[places.layer] = torch.stack([(rate * hyper).sum() for rate in places.rates])
-        else:
-            slope.index_add_(0, places.layer, torch.stack([rate * hyper for rate in places.rates], -1))
-        return {"weights": slope}
+        return self.slope(state, [rate * hyper for rate in places.rates], places.layer)
+
+    def slope(self, state: State, products: Sequence[Tensor], layer: Tensor | int) -> State:
+        assert isinstance(layer, Tensor)
+        zeros = torch.zeros_like(self.each.weights(state))
+        return {"weights": zeros.index_add_(0, layer, torch.stack(list(products), -1))}
 
     def learn(self, state: State, gradient: State, rate: float) -> State:
         return self.each.learn(state, gradient, rate)
@@ -139,5 +145,5 @@ def weighted_sum(weights: Sequence[Tensor], rates: Sequence[Tensor]) -> Tensor:
     """Σ γ_i α_i."""
     total = weights[0] * rates[0]
     for weight, rate in zip(weights[1:], rates[1:], strict=True):
-        total = total + weight * rate
+        total = torch.addcmul(total, rate, weight)
     return total

@@ -76,6 +76,18 @@ class Optimizer(torch.optim.Optimizer):
         self.backend.step(self.rule, self._tree, self.param_groups, self.state, self._group_rates, self._batches)
         return loss
 
+    # A torch scheduler wraps `step` to note that it was called, in code that torch.compile does not follow. The tree
+    # knows that anyway; this says so in the scheduler's own words. A torch with other words wraps `step` as ever.
+    step.__dict__["_wrapped_by_lr_sched"] = True
+
+    @property
+    def _opt_called(self) -> bool:
+        return self._tree.state.step > 0
+
+    @_opt_called.setter
+    def _opt_called(self, called: bool) -> None:
+        """Who sets it has called `step`."""
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; in mid-training too, and what was learned so far stays."""
         super().add_param_group(param_group)
@@ -202,7 +214,7 @@ class Optimizer(torch.optim.Optimizer):
             group=index,
             options=group,
             last=group["last_move"] or {},
-            factor=self._rates_of(group).factor() if spread else 1.0,
+            factor=self._tree.factor(self._rates_of(group)) if spread else 1.0,
             last_factor=self._tree.state.last_moves[index].factor if spread else 1.0,
             slots=[slot for slot, _ in params],
             params=[_real(p) for _, p in params],

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .adam import check_betas, start_moments, update_moments
-from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0
+from ..tree import Kappas, Number
+from .adam import check_betas, count_steps, moment_names, start_moments, update_moments
+from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along
 
 BOUNDS = ("released", "paper")
 
@@ -45,35 +45,54 @@ class AdaBound(Rule):
     def start(self, param: Tensor, options: Options) -> dict[str, Any]:
         return start_moments(param, options)
 
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
+    def state_names(self, options: Options) -> tuple[str, ...]:
+        return moment_names(options)
+
+    def sensitivity(self, batch: Batch, kappas: Kappas | None) -> Sensitivity:
         assert kappas is not None
-        found = []
-        for slot, param, state in zip(batch.slots, batch.params, batch.states, strict=True):
-            slope, low, high = self._slope(state, batch.last, batch.last_factor)
-            rate = kappas[slot].to(param.device) * slope
-            inside = (rate >= low) & (rate <= high)
-            found.append(torch.where(inside, slope, 0) * state["exp_avg"] / self._slowing(state, batch.last))
-        return Sensitivity(found, [1.0] * len(found))
+        roots, corrections, bounds = self._parts(batch, batch.last, batch.last_factor)
+        rates = torch._foreach_div(_times(batch.rates(kappas), corrections), roots)
+        found = torch._foreach_div(batch.state("exp_avg"), roots)
+        free = [(rate >= low) & (rate <= high) for rate, (low, high) in zip(rates, bounds, strict=True)]
+        scales = [c / slow for c, slow in zip(corrections, self._slowing(batch, batch.last), strict=True)]
+        return Sensitivity([torch.where(f, s, 0) for f, s in zip(free, found, strict=True)], scales, fresh=True)
 
-    def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
-        for batch, gs in zip(batches, grads, strict=True):
-            update_moments(batch, gs)
+    def advance(self, batch: Batch, grads: Tensors) -> None:
+        update_moments(batch, grads)
 
-    def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
-        for slot, param, state in zip(batch.slots, batch.params, batch.states, strict=True):
-            slope, low, high = self._slope(state, batch.options, batch.factor)
-            rate = torch.clamp(kappas[slot].to(param.device) * slope, low, high)
-            param.sub_(rate * state["exp_avg"] / self._slowing(state, batch.options))
+    def turn(self, batches: Sequence[Batch]) -> None:
+        count_steps(batches)
 
-    def _slope(self, state: dict[str, Any], options: Options, factor: float | Tensor) -> tuple[Tensor, Any, Any]:
-        """c_t/(√v + ε), by which κ becomes an elementwise rate, and the bounds of that rate."""
-        (beta1, beta2), step = options["betas"], float(state["step"])
-        correction = math.sqrt(1 - beta2**step) / (1 - beta1**step)
-        root = state["max_exp_avg_sq" if options["amsgrad"] else "exp_avg_sq"].sqrt().add_(options["eps"])
+    def move(self, batch: Batch, kappas: Kappas) -> None:
+        roots, corrections, bounds = self._parts(batch, batch.options, batch.factor)
+        rates = torch._foreach_div(_times(batch.rates(kappas), corrections), roots)
+        clipped = [_clip(rate, low, high) for rate, (low, high) in zip(rates, bounds, strict=True)]
+        step_along(batch, batch.state("exp_avg"), clipped, [1 / slow for slow in self._slowing(batch, batch.options)])
+
+    def _parts(
+        self, batch: Batch, options: Options, factor: Number
+    ) -> tuple[Tensors, list[Number], list[tuple[Number, Number]]]:
+        """√v + ε and c_t, by which κ becomes an elementwise rate κ c_t/(√v + ε), and the bounds of that rate."""
+        (beta1, beta2), steps = options["betas"], batch.counts()
+        corrections = [(1 - beta2**step) ** 0.5 / (1 - beta1**step) for step in steps]
+        roots = torch._foreach_sqrt(batch.state("max_exp_avg_sq" if options["amsgrad"] else "exp_avg_sq"))
+        torch._foreach_add_(roots, options["eps"])
         gamma = 1 - beta2 if options["gamma"] is None else options["gamma"]
-        final = options["final_lr"] * factor
-        above = gamma * step + (options["bounds"] == "paper")
-        return correction / root, final * (1 - 1 / (gamma * step + 1)), final * (1 + 1 / above)
+        final, extra = options["final_lr"] * factor, float(options["bounds"] == "paper")
+        bounds = [(final * (1 - 1 / (gamma * t + 1)), final * (1 + 1 / (gamma * t + extra))) for t in steps]
+        return roots, corrections, bounds
 
-    def _slowing(self, state: dict[str, Any], options: Options) -> float:
-        return math.sqrt(float(state["step"])) if options["decay_bound"] == "sqrt" else 1.0
+    def _slowing(self, batch: Batch, options: Options) -> list[Number]:
+        if options["decay_bound"] != "sqrt":
+            return [1.0] * len(batch)
+        return [step**0.5 for step in batch.counts()]
+
+
+def _times(rates: Tensors, numbers: Sequence[Number]) -> Tensors:
+    return [rate * number for rate, number in zip(rates, numbers, strict=True)]
+
+
+def _clip(rate: Tensor, low: Number, high: Number) -> Tensor:
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        return rate.clamp_(torch.as_tensor(low).to(rate), torch.as_tensor(high).to(rate))
+    return rate.clamp_(low, high)

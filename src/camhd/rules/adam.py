@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..tree import Kappas, Number, times_
 from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
 
@@ -36,45 +37,51 @@ class Adam(Rule):
     def decoupled(self, options: Options) -> bool:
         return bool(options["decoupled_weight_decay"])
 
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
+    def state_names(self, options: Options) -> tuple[str, ...]:
+        return moment_names(options)
+
+    def sensitivity(self, batch: Batch, kappas: Kappas | None) -> Sensitivity:
         roots, scales = self._roots(batch, batch.last)
         found = torch._foreach_div(batch.state("exp_avg"), roots)
         decay = batch.last["weight_decay"]
         if decay and self.decoupled(batch.last):
             assert kappas is not None
-            torch._foreach_mul_(found, scales)
+            times_(found, scales)
             torch._foreach_add_(found, batch.params, alpha=decay)
-            return Sensitivity(torch._foreach_div(found, _left(batch, kappas, decay)), [1.0] * len(batch))
-        return Sensitivity(found, scales)
+            torch._foreach_div_(found, _left(batch.rates(kappas), decay))
+            return Sensitivity(found, [1.0] * len(batch), fresh=True)
+        return Sensitivity(found, scales, fresh=True)
 
-    def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
-        for batch, gs in zip(batches, grads, strict=True):
-            update_moments(batch, gs)
+    def advance(self, batch: Batch, grads: Tensors) -> None:
+        update_moments(batch, grads)
 
-    def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
+    def turn(self, batches: Sequence[Batch]) -> None:
+        count_steps(batches)
+
+    def move(self, batch: Batch, kappas: Kappas) -> None:
         roots, scales = self._roots(batch, batch.options)
-        decay = batch.options["weight_decay"]
+        rates, decay = batch.rates(kappas), batch.options["weight_decay"]
         if decay and self.decoupled(batch.options):
-            torch._foreach_mul_(batch.params, _left(batch, kappas, decay))
-        rates = [kappas[slot] * scale for slot, scale in zip(batch.slots, scales, strict=True)]
-        if all(rate.numel() == 1 and rate.device.type == "cpu" for rate in rates):  # one rate for each tensor
-            steps = torch.cat([rate.reshape(1) for rate in rates]).neg_()
-            torch._foreach_addcdiv_(batch.params, batch.state("exp_avg"), roots, steps)
-        else:
-            step_along(batch, torch._foreach_div(batch.state("exp_avg"), roots), rates)
+            torch._foreach_mul_(batch.params, _left(rates, decay))
+        step_along(batch, torch._foreach_div(batch.state("exp_avg"), roots), rates, scales)
 
-    def _roots(self, batch: Batch, options: Options) -> tuple[Tensors, list[float]]:
+    def _roots(self, batch: Batch, options: Options) -> tuple[Tensors, list[Number]]:
         """√v + ε' and the numbers by which m/(√v + ε') becomes m̂/(√v̂ + ε): one pass over v instead of three."""
-        (beta1, beta2), steps = options["betas"], [float(step) for step in batch.state("step")]
+        (beta1, beta2), steps = options["betas"], batch.counts()
         corrections = [(1 - beta2**step) ** 0.5 for step in steps]
         roots = torch._foreach_sqrt(batch.state("max_exp_avg_sq" if options["amsgrad"] else "exp_avg_sq"))
         torch._foreach_add_(roots, [options["eps"] * correction for correction in corrections])
         return roots, [c / (1 - beta1**step) for c, step in zip(corrections, steps, strict=True)]
 
 
-def _left(batch: Batch, kappas: Sequence[Tensor], decay: float) -> list[Tensor]:
+def _left(rates: Tensors, decay: float) -> list[Tensor]:
     """1 − κ wd, what decoupled decay leaves of each parameter."""
-    return [1 - decay * kappas[slot].to(p.device) for slot, p in zip(batch.slots, batch.params, strict=True)]
+    return [1 - decay * rate for rate in rates]
+
+
+def moment_names(options: Options) -> tuple[str, ...]:
+    """The moments that a step with these options writes to."""
+    return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if options["amsgrad"] else ("exp_avg", "exp_avg_sq")
 
 
 def start_moments(param: Tensor, options: Options) -> dict[str, Any]:
@@ -88,13 +95,18 @@ def start_moments(param: Tensor, options: Options) -> dict[str, Any]:
 def update_moments(batch: Batch, grads: Tensors) -> None:
     """Take g into the moments: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², its maximum where asked for."""
     beta1, beta2 = batch.options["betas"]
-    torch._foreach_add_(batch.state("step"), 1)
     torch._foreach_lerp_(batch.state("exp_avg"), grads, 1 - beta1)
     squares = batch.state("exp_avg_sq")
     torch._foreach_mul_(squares, beta2)
     torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
     if batch.options["amsgrad"]:
         torch._foreach_maximum_(batch.state("max_exp_avg_sq"), squares)
+
+
+def count_steps(batches: Sequence[Batch]) -> None:
+    """Each parameter has got one more gradient."""
+    for batch in batches:
+        torch._foreach_add_(batch.state("step"), 1)
 
 
 def check_betas(options: Options) -> None:

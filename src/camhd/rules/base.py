@@ -11,57 +11,120 @@ and `sensitivity` is ∂U_{t−1}/∂κ, what the tree multiplies with the gradi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from ..tree import Kappas, Number, Rows
+
 Options = Mapping[str, Any]
 Tensors: TypeAlias = list[Tensor] | tuple[Tensor, ...]  # what torch's foreach functions take
+
+PIECE = 2**21  # bytes of a parameter that the CPU takes at a time: with gradient and state, what its caches hold
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The parameters of one param group that have a gradient at this step."""
+    """The parameters of one param group that have a gradient at this step, or a piece of them."""
 
     group: int
     options: Options  # the group's own
     last: Options  # those of its last move (`Rule.remembers`), for looking back
-    factor: float | Tensor  # what a scheduler makes of the group's rates
-    last_factor: float | Tensor
+    factor: Number  # what a scheduler makes of the group's rates
+    last_factor: Number
     slots: Sequence[int]
     params: Tensors
     grads: Tensors  # as backward() left them; never written to
     states: Sequence[dict[str, Any]]
+    rows: Sequence[Rows] = ()  # which rows of each parameter, if not all of all
 
     def __len__(self) -> int:
         return len(self.slots)
 
-    def select(self, slots: Iterable[int]) -> Batch:
-        """The part of it that lies in these slots."""
-        wanted = set(slots)
-        keep = [i for i, slot in enumerate(self.slots) if slot in wanted]
-        if len(keep) == len(self):
-            return self
+    def pick(self, keep: Sequence[int]) -> Batch:
+        """Some of its parameters, by their places in it."""
         return replace(
             self,
             slots=[self.slots[i] for i in keep],
             params=[self.params[i] for i in keep],
             grads=[self.grads[i] for i in keep],
             states=[self.states[i] for i in keep],
+            rows=[self.rows[i] for i in keep] if self.rows else (),
         )
+
+    def pieces(self, state_names: Collection[str]) -> Iterator[Batch]:
+        """The whole of it in pieces that fit into the caches of a CPU; on another device it is one piece.
+
+        A large tensor is cut into runs of rows, unless one of these states is still to be made for it.
+        """
+        if torch.compiler.is_compiling() or any(param.device.type != "cpu" for param in self.params):
+            yield self
+            return
+        together: list[int] = []
+        room = PIECE
+        for i, (param, state) in enumerate(zip(self.params, self.states, strict=True)):
+            size = param.numel() * param.element_size()
+            if size > PIECE and len(param) > 1 and all(name in state for name in state_names):
+                yield from self._cut(i, max(len(param) * PIECE // size, 1))
+                continue
+            if size > room and together:
+                yield self.pick(together)
+                together, room = [], PIECE
+            together.append(i)
+            room -= size
+        if together:
+            yield self if len(together) == len(self) else self.pick(together)
+
+    def _cut(self, i: int, height: int) -> Iterator[Batch]:
+        """One tensor in runs of rows."""
+        param, grad, state = self.params[i], self.grads[i], self.states[i]
+        alike = {name: value for name, value in state.items() if _is_like(value, param)}
+        for start in range(0, len(param), height):
+            rows = slice(start, start + height)
+            yield replace(
+                self,
+                slots=[self.slots[i]],
+                params=[param[rows]],
+                grads=[grad[rows]],
+                states=[{**state, **{name: value[rows] for name, value in alike.items()}}],
+                rows=[rows],
+            )
+
+    def among(self, slots: AbstractSet[int]) -> list[int]:
+        """The places of those parameters that lie in these slots."""
+        return [i for i, slot in enumerate(self.slots) if slot in slots]
 
     def state(self, name: str) -> list[Tensor]:
         return [state[name] for state in self.states]
+
+    def rates(self, kappas: Kappas) -> list[Tensor]:
+        """κ of its parameters, on their devices."""
+        rows = self.rows or [None] * len(self)
+        found = zip(self.slots, rows, self.params, strict=True)
+        return [kappas.at(slot, some).to(param.device) for slot, some, param in found]
+
+    def counts(self) -> list[Number]:
+        """How many steps each parameter has taken: numbers, but tensors while compiling, which would fix a number."""
+        steps = self.state("step")
+        if torch.compiler.is_compiling():
+            return [step.to(p.device, torch.float64) for step, p in zip(steps, self.params, strict=True)]
+        return [float(step) for step in steps]
+
+
+def _is_like(value: object, param: Tensor) -> bool:
+    return isinstance(value, Tensor) and value.shape == param.shape
 
 
 class Sensitivity(NamedTuple):
     """s = ∂U/∂κ of each parameter, as a tensor and a number to multiply it with."""
 
     tensors: Tensors
-    scales: Sequence[float]
+    scales: Sequence[Number]
+    fresh: bool  # the tensors are nobody else's and may be written to
 
 
 class Rule(ABC):
@@ -86,6 +149,10 @@ class Rule(ABC):
     def start(self, param: Tensor, options: Options) -> dict[str, Any]:
         """The state of a parameter before its first gradient."""
 
+    @abstractmethod
+    def state_names(self, options: Options) -> tuple[str, ...]:
+        """The tensors as large as the parameter that a step with these options writes to."""
+
     def gradients(self, batch: Batch) -> Tensors:
         """g_t: what the rule minimises along, L2 decay included. New tensors where it is not p.grad itself."""
         grads = widened(batch.grads)
@@ -100,22 +167,31 @@ class Rule(ABC):
         return False
 
     @abstractmethod
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
-        """s_{t−1} = ∂U_{t−1}/∂κ, from the state that the last step left. `kappas`: κ_{t−1}, by slot."""
+    def sensitivity(self, batch: Batch, kappas: Kappas | None) -> Sensitivity:
+        """s_{t−1} = ∂U_{t−1}/∂κ, from the state that the last step left. `kappas`: κ_{t−1}."""
 
     @abstractmethod
-    def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
-        """Take g_t into the state."""
+    def advance(self, batch: Batch, grads: Tensors) -> None:
+        """Take g_t of a piece into its state."""
+
+    def turn(self, batches: Sequence[Batch]) -> None:  # noqa: B027 - nothing to do for most
+        """Once a step, when all of g_t is in the state and nothing has moved yet."""
 
     @abstractmethod
-    def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
-        """θ ← θ − U(κ). `kappas`: by slot, each broadcastable to its parameter."""
+    def move(self, batch: Batch, kappas: Kappas) -> None:
+        """θ ← θ − U(κ)."""
 
 
-def step_along(batch: Batch, directions: Tensors, rates: Sequence[Tensor]) -> None:
-    """θ ← θ − κ ⊙ d, the one line where a rate meets a direction."""
-    rates = [rate.to(p.device) for rate, p in zip(rates, batch.params, strict=True)]
-    torch._foreach_sub_(batch.params, torch._foreach_mul(directions, rates))
+def step_along(batch: Batch, directions: Tensors, rates: Tensors, scales: Sequence[Number] | None = None) -> None:
+    """θ ← θ − κ ⊙ d, the one line where a rate meets a direction; d = scale · direction."""
+    if scales is None:  # rounded as torch's SGD rounds, so that its zeros are ours
+        torch._foreach_sub_(batch.params, torch._foreach_mul(directions, rates))
+        return
+    factors = [-scale for scale in scales if not isinstance(scale, Tensor)]
+    if len(factors) < len(scales):
+        rates = [rate * scale for rate, scale in zip(rates, scales, strict=True)]
+        factors = [-1.0] * len(scales)
+    torch._foreach_addcmul_(batch.params, directions, rates, factors)
 
 
 def check_at_least_0(options: Options, name: str, complaint: str) -> None:

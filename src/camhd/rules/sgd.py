@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..tree import Kappas
 from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
 
@@ -37,26 +37,31 @@ class SGD(Rule):
     def _direction_name(self, options: Options) -> str:
         return "momentum_buffer" if options["momentum"] and not options["nesterov"] else "direction"
 
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
-        return Sensitivity(batch.state(self._direction_name(batch.last)), [1.0] * len(batch))
+    def state_names(self, options: Options) -> tuple[str, ...]:
+        names = [self._direction_name(options)]
+        return ("momentum_buffer", *names) if options["momentum"] else tuple(names)
 
-    def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
-        for batch, gs in zip(batches, grads, strict=True):
-            momentum, dampening = batch.options["momentum"], batch.options["dampening"]
+    def sensitivity(self, batch: Batch, kappas: Kappas | None) -> Sensitivity:
+        return Sensitivity(batch.state(self._direction_name(batch.last)), [1.0] * len(batch), fresh=False)
+
+    def advance(self, batch: Batch, grads: Tensors) -> None:
+        momentum, dampening = batch.options["momentum"], batch.options["dampening"]
+        if momentum:
+            known = [i for i, state in enumerate(batch.states) if "momentum_buffer" in state]
+            if known:
+                buffers = [batch.states[i]["momentum_buffer"] for i in known]
+                torch._foreach_mul_(buffers, momentum)
+                torch._foreach_add_(buffers, [grads[i] for i in known], alpha=1 - dampening)
+            for state, g in zip(batch.states, grads, strict=True):
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = zeros(g).copy_(g)
+        if self._direction_name(batch.options) == "direction":
+            for state, param in zip(batch.states, batch.params, strict=True):
+                if "direction" not in state:
+                    state["direction"] = zeros(param)
+            torch._foreach_copy_(batch.state("direction"), grads)
             if momentum:
-                for state, g in zip(batch.states, gs, strict=True):
-                    if "momentum_buffer" in state:
-                        state["momentum_buffer"].mul_(momentum).add_(g, alpha=1 - dampening)
-                    else:
-                        state["momentum_buffer"] = zeros(g).copy_(g)
-            if self._direction_name(batch.options) == "direction":
-                for state, param in zip(batch.states, batch.params, strict=True):
-                    if "direction" not in state:
-                        state["direction"] = zeros(param)
-                torch._foreach_copy_(batch.state("direction"), gs)
-                if momentum:
-                    torch._foreach_add_(batch.state("direction"), batch.state("momentum_buffer"), alpha=momentum)
+                torch._foreach_add_(batch.state("direction"), batch.state("momentum_buffer"), alpha=momentum)
 
-    def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
-        directions = batch.state(self._direction_name(batch.options))
-        step_along(batch, directions, [kappas[slot] for slot in batch.slots])
+    def move(self, batch: Batch, kappas: Kappas) -> None:
+        step_along(batch, batch.state(self._direction_name(batch.options)), batch.rates(kappas))

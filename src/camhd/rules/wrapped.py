@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..tree import Kappas
 from .base import Batch, Options, Rule, Sensitivity, Tensors, step_along, widened, zeros
 from .probe import check_linear, has_l2_decay
 
@@ -50,6 +51,9 @@ class Wrapped(Rule):
     def start(self, param: Tensor, options: Options) -> dict[str, Any]:
         return {"direction": zeros(param)}
 
+    def state_names(self, options: Options) -> tuple[str, ...]:
+        return ("direction",)
+
     def gradients(self, batch: Batch) -> Tensors:
         grads: Tensors = widened(batch.grads)
         if batch.options.get("maximize"):
@@ -59,10 +63,13 @@ class Wrapped(Rule):
             grads = torch._foreach_add(grads, batch.params, alpha=decay)
         return grads
 
-    def sensitivity(self, batch: Batch, kappas: Sequence[Tensor] | None) -> Sensitivity:
-        return Sensitivity(batch.state("direction"), [1.0] * len(batch))
+    def sensitivity(self, batch: Batch, kappas: Kappas | None) -> Sensitivity:
+        return Sensitivity(batch.state("direction"), [1.0] * len(batch), fresh=False)
 
-    def advance(self, batches: Sequence[Batch], grads: Sequence[Tensors]) -> None:
+    def advance(self, batch: Batch, grads: Tensors) -> None:
+        """The wrapped optimizer takes all gradients at once, in `turn`."""
+
+    def turn(self, batches: Sequence[Batch]) -> None:
         befores = [torch._foreach_clone(batch.params) for batch in batches]
         lrs = [group["lr"] for group in self.inner.param_groups]
         units = [self._unit(group) for group in self.inner.param_groups]
@@ -85,8 +92,8 @@ class Wrapped(Rule):
         for batch in batches:
             self._take_back(batch.options, self.inner.param_groups[batch.group])
 
-    def move(self, batch: Batch, kappas: Sequence[Tensor]) -> None:
-        step_along(batch, batch.state("direction"), [kappas[slot] for slot in batch.slots])
+    def move(self, batch: Batch, kappas: Kappas) -> None:
+        step_along(batch, batch.state("direction"), batch.rates(kappas))
 
     def _hand_over(self, options: Options, group: dict[str, Any]) -> None:
         """What a user or a scheduler changed in our param group (momentum, betas …) holds for the inner one."""

@@ -1,7 +1,22 @@
 """The tree of learning rates: settings, state, one step of learning, and the tree itself."""
 
 from .config import GroupRates, TreeConfig, check_hyper_lr, check_number
+from .kappa import Kappas
+from .numbers import Number, times_
 from .rates import RateTree
-from .state import Move, Signal, TreeState
+from .state import Move, Rows, Signal, TreeState
 
-__all__ = ["GroupRates", "Move", "RateTree", "Signal", "TreeConfig", "TreeState", "check_hyper_lr", "check_number"]
+__all__ = [
+    "GroupRates",
+    "Kappas",
+    "Move",
+    "Number",
+    "RateTree",
+    "Rows",
+    "Signal",
+    "TreeConfig",
+    "TreeState",
+    "check_hyper_lr",
+    "check_number",
+    "times_",
+]

@@ -1,8 +1,8 @@
 """Vectors of cells: the arithmetic between tensors, cells, param groups and levels.
 
-A layout (`camhd.levels.layout`) on a device. `gather` makes one vector from what the parameters
-have, `sum_up` sums it into the groups of a level, `spread` brings rates back to cells, `of_slot`
-shapes a parameter's cells so that they broadcast to it.
+A layout (`camhd.levels.layout`) on a device. `sum_to` sums a parameter's scalars into its cells,
+`gather` makes one vector from what the parameters have, `sum_up` sums it into the groups of a level,
+`spread` brings rates back to cells, `by_slot` shapes a parameter's cells so that they broadcast to it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..levels import Layout
+from .state import Rows
 
 
 class Cells:
@@ -28,9 +29,17 @@ class Cells:
         self.layout, self.lr0s = layout, list(lr0s)
         self.device, self.dtype = like.device, like.dtype
         self.groups = [partition.groups.to(self.device) for partition in layout.partitions]
-        self.counts = layout.cell_counts
+        self.counts, self.total = layout.cell_counts, layout.cells
+        self.dims = [
+            tuple(dim for dim, size in enumerate(cells) if size == 1 and slot.shape[dim] != 1)
+            for slot, cells in zip(layout.slots, layout.cell_shapes, strict=True)
+        ]  # those that `sum_to` sums over
+        self.whole = [count == 1 for count in self.counts]
+        self.by_rows = [len(shape) > 0 and shape[0] != 1 for shape in layout.cell_shapes]
         self.per_group = layout.cells_per_group()
         self.per_group += [0] * (len(self.lr0s) - len(self.per_group))
+        self._first = torch.tensor(self.lr0s, dtype=self.dtype, device=self.device)
+        self._units = torch.where(self._first > 0, self._first, 1)
         self._layers: Tensor | None = None
         self.ratios: list[Tensor | None] = [None] * len(self.groups)
         self._starts: list[Tensor] = []
@@ -41,7 +50,12 @@ class Cells:
     @property
     def lr0(self) -> Tensor:
         """The first lr at each cell."""
-        return self.by_group(self.lr0s)
+        return self.by_group(self._first.unbind())
+
+    @property
+    def unit(self) -> Tensor:
+        """The first lr at each cell, or 1 where that is 0."""
+        return self.by_group(self._units.unbind())
 
     @property
     def layers(self) -> Tensor:
@@ -53,26 +67,45 @@ class Cells:
     def by_group(self, values: Sequence[float | Tensor]) -> Tensor:
         """One value in all cells of a param group; a single value takes no room."""
         if len(values) == 1:
-            return torch.as_tensor(values[0], dtype=self.dtype, device=self.device).expand(sum(self.counts))
-        return self.times_by_group(torch.ones(sum(self.counts), dtype=self.dtype, device=self.device), values)
+            return torch.as_tensor(values[0], dtype=self.dtype, device=self.device).expand(self.total)
+        return self.times_by_group(torch.ones(self.total, dtype=self.dtype, device=self.device), values)
 
     def times_by_group(self, cells: Tensor, values: Sequence[float | Tensor]) -> Tensor:
         """Cells times one value for each param group."""
         if len(values) == 1:
-            return cells * values[0]
+            only = values[0]
+            return cells if isinstance(only, float) and only == 1 else cells * only
         parts = cells.split(self.per_group)
         return torch.cat([part * value for part, value in zip(parts, values, strict=True)])
 
+    def sum_to(self, slot: int, scalars: Tensor) -> Tensor:
+        """The scalars of a parameter, or of some of its rows, summed into its cells."""
+        dims = self.dims[slot]
+        return scalars.sum(dims, keepdim=True) if dims else scalars
+
+    def dot(self, slot: int, one: Tensor, other: Tensor) -> Tensor:
+        """The product of two tensors summed into the cells; without a tensor in between where that is one number."""
+        if self.whole[slot] and one.is_contiguous() and other.is_contiguous():
+            return torch.dot(one.view(-1), other.view(-1))
+        return self.sum_to(slot, one * other)
+
+    def join(self, slot: int, parts: Sequence[Tensor]) -> Tensor:
+        """The cells of a parameter from those of all its rows, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat(list(parts)) if self.by_rows[slot] else torch.stack(list(parts)).sum(0)
+
+    def rows(self, slot: int, cells: Tensor, rows: Rows) -> Tensor:
+        """What some rows of a parameter need of its cells."""
+        return cells if rows is None or not self.by_rows[slot] else cells[rows]
+
     def gather(self, parts: Mapping[int, Tensor]) -> Tensor:
         """One vector from what some of the slots have; 0 for the others."""
+        if len(parts) == len(self.counts):
+            return torch.cat([parts[slot].reshape(-1) for slot in range(len(self.counts))])
         zeros = torch.zeros(max(self.counts, default=0), dtype=self.dtype, device=self.device)
         pieces = [parts[slot].reshape(-1) if slot in parts else zeros[:count] for slot, count in enumerate(self.counts)]
         return torch.cat(pieces)
-
-    def of_slot(self, cells: Tensor, slot: int) -> Tensor:
-        """The cells of one parameter, shaped to broadcast to it."""
-        start = sum(self.counts[:slot])
-        return cells[start : start + self.counts[slot]].view(self.layout.cell_shapes[slot])
 
     def by_slot(self, cells: Tensor) -> list[Tensor]:
         """The cells of every parameter, shaped to broadcast to it."""
@@ -88,7 +121,8 @@ class Cells:
 
     def spread(self, level: int, rates: Tensor) -> Tensor:
         """The rates of a level, at each cell, in units of the cell's own lr0."""
-        at_cells = rates[self.groups[level]]
+        one = self.layout.partitions[level].count == 1
+        at_cells = rates.expand(self.total) if one else rates.index_select(0, self.groups[level])
         ratio = self.ratios[level]
         return at_cells if ratio is None else at_cells * ratio
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..combine import Combination, combination
 from ..hyper import SCALES, HyperRule, hyper_rule
 from ..levels import Level, level
+from .numbers import Number
 
 SCHEDULES = ("all", "global")
 
@@ -27,11 +29,16 @@ class TreeConfig:
     combine_lr: float  # δ
     hyper_rule: HyperRule
     hyper_scale: str  # how β depends on the size of a group
-    decay: Callable[[int], float]  # τ
+    decay: Callable[[int], Number]  # τ
     min_lr: float
     max_lr: float | None
     schedule: str  # what a torch scheduler moves: "all" rates, or it is the "global" one
     restarts: Callable[[int], bool]
+
+    @property
+    def decays(self) -> bool:
+        """Whether τ may be other than 1."""
+        return self.decay is not _no_decay
 
     @classmethod
     def make(
@@ -189,7 +196,7 @@ def _not_negative(name: str, value: float) -> float:
     return float(value)
 
 
-def _decay(decay: float | Callable[[int], float] | None) -> Callable[[int], float]:
+def _decay(decay: float | Callable[[int], float] | None) -> Callable[[int], Number]:
     if decay is None:
         return _no_decay
     if callable(decay):
@@ -207,7 +214,9 @@ class ExponentialDecay:
 
     rate: float
 
-    def __call__(self, step: int) -> float:
+    def __call__(self, step: int) -> Number:
+        if torch.compiler.is_compiling():  # a number would be compiled in
+            return torch.full((), step, dtype=torch.float64).mul(-self.rate).exp()
         return math.exp(-self.rate * step)
 
 
@@ -217,4 +226,15 @@ def _restarts(restarts: Collection[int] | Callable[[int], bool]) -> Callable[[in
     steps = frozenset(restarts)
     if not all(isinstance(step, int) and step >= 1 for step in steps):
         raise ValueError(f"'restarts' must be step numbers from 1 on, got {sorted(steps, key=str)}.")
-    return steps.__contains__
+    return Restarts(tuple(sorted(steps)))
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """Whether a step is one of these."""
+
+    steps: tuple[int, ...]
+
+    def __call__(self, step: int) -> bool:
+        # Not `step in self.steps`: a compiled step would be compiled anew for every step number.
+        return any(step == one for one in self.steps)

@@ -7,7 +7,7 @@ is not finite leaves all of them as they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,23 +19,9 @@ from ..hyper import Pull, scale_factor
 from ..hyper import State as RuleState
 from .cells import Cells
 from .config import GroupRates, TreeConfig
-from .state import Level, Move, Signal, TreeState
-
-
-def places(
-    config: TreeConfig, cells: Cells, state: TreeState, moves: Sequence[Move]
-) -> Iterator[tuple[int | None, Places]]:
-    """The rates of all levels side by side: at all cells at once, or slot by slot above a per-scalar level."""
-    columns = [cells.spread(i, level.rates) for i, level in enumerate(state.levels)]
-    if config.schedule == "global":  # the root is not learned: it is what the scheduler says
-        columns[0] = cells.times_by_group(cells.lr0, [move.factor for move in moves])
-    lr0 = cells.lr0
-    unit = torch.where(lr0 > 0, lr0, 1)
-    if not state.leaves:
-        yield None, Places(columns, cells.layers if config.combine.by_layer else 0, unit)
-    for slot, leaf in enumerate(state.leaves):
-        above = [cells.of_slot(column, slot).to(leaf.rates.device) for column in (*columns, unit)]
-        yield slot, Places([*above[:-1], leaf.rates], cells.layout.layer_of_slot[slot], above[-1])
+from .numbers import Number
+from .observer import chain_of, columns_of
+from .state import Level, NewLeaf, Signal, TreeState
 
 
 class _New(NamedTuple):
@@ -47,64 +33,41 @@ class _New(NamedTuple):
 
 def learn(config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, groups: Sequence[GroupRates]) -> None:
     """Move all rates and weights by one hypergradient step."""
-    names = cells.layout.names
-    # Line 1: h = ∂f/∂α* = −τ(t−1) · c · g_t · s_{t−1}, per cell and, below the cells, per scalar.
-    chain = [-move.decay * (1.0 if config.schedule == "global" else move.factor) for move in state.last_moves]
-    hyper = cells.times_by_group(cells.gather(signal.dots), chain)
-    leaf_hyper = {slot: product * chain[cells.layout.slots[slot].group] for slot, product in signal.products.items()}
-    pulls, leaf_pulls, slope = _chain_rule(config, cells, state, hyper, leaf_hyper)
-    # Line 2: α_i ← α_i − β_i γ_i H_i.
+    # Line 1: h = ∂f/∂α* = −τ(t−1) · c · g_t · s_{t−1}, summed over each cell.
+    hyper = cells.times_by_group(cells.gather(signal.dots), chain_of(config, state.last_moves))
+    pulls, slope = _chain_rule(config, cells, state, signal, hyper)
+    # Line 2: α_i ← α_i − β_i γ_i H_i; a per-scalar level's part of it is in the signal.
     news = [
         _new_level(config, cells, i, state.levels[i], pulls[i], signal, groups, state.step)
         for i in range(len(state.levels))
     ]
-    new_leaves = {
-        slot: _new_leaf(config, state.leaves[slot], pull, signal.products[slot],
-                        groups[cells.layout.slots[slot].group].beta(names[-1]), state.step)
-        for slot, pull in leaf_pulls.items()
-    }  # fmt: skip
+    leaves = signal.leaves
     if config.combine.settles:
-        news, new_leaves = _settled(config, cells, state, news, new_leaves, groups)
+        news, leaves = _settled(config, cells, state, news, leaves, groups)
     # Line 4: γ_i ← γ_i − δ Σ_p α_{i,t−1}(p) h_p, back onto the simplex.
     weights = config.combine.learn(state.weights, slope, config.combine_lr) if slope else state.weights
-    _commit(config, state, hyper, news, new_leaves, weights)
+    _commit(config, state, hyper, news, leaves, weights)
 
 
 def _chain_rule(
-    config: TreeConfig, cells: Cells, state: TreeState, hyper: Tensor, leaf_hyper: Mapping[int, Tensor]
-) -> tuple[list[Tensor], dict[int, Tensor], Weights]:
-    """∂f/∂α_i of every level, still spread over the cells (or scalars), and ∂f/∂γ."""
-    combine, chained = config.combine, config.hyper_rule.chained
+    config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, hyper: Tensor
+) -> tuple[list[Tensor], Weights]:
+    """∂f/∂α_i of every level above the scalars, still spread over the cells, and ∂f/∂γ."""
+    combine, moves = config.combine, state.last_moves
+    if state.leaves and not combine.linear:  # found where the single scalars were at hand
+        return [cells.gather(parts) for parts in signal.pulls], signal.slope
     weights = state.last_weights if combine.at_last_move else state.weights
-    learns = combine.learns and config.combine_lr > 0
-    leaf_pulls: dict[int, Tensor] = {}
-    by_level: list[dict[int, Tensor]] = [{} for _ in state.levels]
-    slope: Weights = {}
-
-    def shares(here: Places) -> Sequence[Tensor | float]:
-        return combine.shares(weights, here) if chained else [1.0] * len(here.rates)
-
-    for slot, here in places(config, cells, state, state.last_moves):
-        if slot is None:
-            slope = combine.gradient(weights, here, hyper) if learns else {}
-            return [hyper * share for share in shares(here)], {}, slope
-        if slot not in leaf_hyper:
-            continue
-        h, shape = leaf_hyper[slot], cells.layout.cell_shapes[slot]
-        *above, leaf_share = shares(here)
-        for parts, share in zip(by_level, above, strict=True):
-            parts[slot] = _sum_to_cells(h, share, shape).to(cells.device)
-        leaf_pulls[slot] = h * leaf_share
-        if learns:
-            part = combine.gradient(weights, here, h)
-            slope = {name: slope[name] + part[name].to(cells.device) if slope else part[name] for name in part}
-    return [cells.gather(parts) for parts in by_level], leaf_pulls, slope
-
-
-def _sum_to_cells(hyper: Tensor, share: Tensor | float, shape: Sequence[int]) -> Tensor:
-    if isinstance(share, Tensor) and share.dim():
-        return (hyper * share).sum_to_size(shape)
-    return hyper.sum_to_size(shape) * share  # one share for the whole tensor: multiply the few, not the many
+    columns = columns_of(config, cells, state, moves)
+    here = Places(columns, cells.layers if combine.by_layer else 0, cells.unit)
+    chained = config.hyper_rule.chained
+    shares: Sequence[Number] = combine.shares(weights, here) if chained else [1.0] * len(columns)
+    pulls = [hyper * share for share, _ in zip(shares, columns, strict=False)]
+    if not (combine.learns and config.combine_lr > 0):
+        return pulls, {}
+    if not state.leaves:
+        return pulls, combine.gradient(weights, here, hyper)
+    of_leaf = cells.times_by_group(cells.gather(signal.leaf_dots), chain_of(config, moves))
+    return pulls, combine.slope(weights, [*(column * hyper for column in columns), of_leaf], here.layer)
 
 
 def _new_level(
@@ -123,7 +86,7 @@ def _new_level(
     name, ratio = cells.layout.names[i], cells.ratios[i]
     pull = cells.times_by_group(pull, [group.beta(name) for group in groups])
     total = cells.sum_up(i, pull if ratio is None else pull * ratio)
-    scale = scale_factor(config.hyper_scale, cells.sizes(i))
+    scale = None if config.hyper_scale == "sum" else scale_factor(config.hyper_scale, cells.sizes(i))
     norms = None
     if config.hyper_rule.needs_norms:
         moves = cells.gather(signal.moves)
@@ -133,20 +96,14 @@ def _new_level(
     return _New(*config.hyper_rule.update(level.rates, Pull(hyper, norms, step), level.rule))
 
 
-def _new_leaf(config: TreeConfig, level: Level, pull: Tensor, product: Tensor, beta: float, step: int) -> _New:
-    """The same for one tensor of a per-scalar level, whose groups have one member: ‖g‖·‖s‖ = |g·s|."""
-    norms = product.abs() if config.hyper_rule.needs_norms else None
-    return _New(*config.hyper_rule.update(level.rates, Pull(beta * pull, norms, step), level.rule))
-
-
 def _settled(
     config: TreeConfig,
     cells: Cells,
     state: TreeState,
     news: Sequence[_New],
-    new_leaves: Mapping[int, _New],
+    leaves: Sequence[NewLeaf],
     groups: Sequence[GroupRates],
-) -> tuple[list[_New], dict[int, _New]]:
+) -> tuple[list[_New], list[NewLeaf]]:
     """Every level tied to those above it, from the root down (regularised rates)."""
     names, settle = cells.layout.names, config.combine.settle
     last, virtual = [level.rates for level in state.levels], [new.rates for new in news]
@@ -161,14 +118,15 @@ def _settled(
         hyper_lr = torch.zeros_like(own.rates).index_put_((cells.groups[i],), beta)
         above = Ancestors(seen(last), seen(virtual), seen(settled))
         settled.append(settle(names[: i + 1], own.rates, virtual[i], above, hyper_lr))
-    leaves = {}
-    columns = [[cells.spread(i, r) for i, r in enumerate(rates)] for rates in (last, virtual, settled)]
-    for slot, own in enumerate(state.leaves):
-        new = new_leaves.get(slot, _New(own.rates, own.rule))
-        above = Ancestors(*[[cells.of_slot(c, slot).to(own.rates.device) for c in cs] for cs in columns])
-        leaf_beta = groups[cells.layout.slots[slot].group].beta(names[-1])
-        leaves[slot] = _New(settle(names, own.rates, new.rates, above, leaf_beta), new.rule)
-    return [_New(rates, new.rule) for rates, new in zip(settled, news, strict=True)], leaves
+    columns = [[cells.by_slot(cells.spread(i, r)) for i, r in enumerate(rates)] for rates in (last, virtual, settled)]
+    moved = {leaf.slot for leaf in leaves}
+    still = [NewLeaf(s, None, own.rates, own.rule, []) for s, own in enumerate(state.leaves) if s not in moved]
+    tied = []
+    for slot, rows, rates, rule, _ in (*leaves, *still):
+        own, leaf_beta = state.leaves[slot].part(rows), groups[cells.layout.slots[slot].group].beta(names[-1])
+        above = Ancestors(*[[cells.rows(slot, c[slot], rows).to(own.rates.device) for c in cs] for cs in columns])
+        tied.append(NewLeaf.of(slot, rows, settle(names, own.rates, rates, above, leaf_beta), rule))
+    return [_New(rates, new.rule) for rates, new in zip(settled, news, strict=True)], tied
 
 
 def _commit(
@@ -176,24 +134,21 @@ def _commit(
     state: TreeState,
     hyper: Tensor,
     news: Sequence[_New],
-    new_leaves: Mapping[int, _New],
+    leaves: Sequence[NewLeaf],
     weights: Weights,
 ) -> None:
     """Write everything if all of it is finite, nothing otherwise; rates end within their bounds."""
+    values = [hyper, *(value for new in news for value in (new.rates, *new.rule.values())), *weights.values()]
+    values += [extreme.to(hyper.device) for leaf in leaves for extreme in leaf.extremes]
+    finite = torch.cat([value.reshape(-1) for value in values]).isfinite().all()
     changed = [
-        *zip(state.levels, news, strict=True),
-        *((state.leaves[s], new) for s, new in new_leaves.items()),
+        *((level, new.rates, new.rule) for level, new in zip(state.levels, news, strict=True)),
+        *((state.leaves[leaf.slot].part(leaf.rows), leaf.rates, leaf.rule) for leaf in leaves),
     ]
-    finite = hyper.isfinite().all()
-    for _, new in changed:
-        for value in (new.rates, *new.rule.values()):
-            finite = finite & value.isfinite().all().to(finite.device)
-    for value in weights.values():
-        finite = finite & value.isfinite().all()
-    for level, new in changed:
+    for level, rates, rule in changed:
         here = finite.to(level.rates.device)
-        level.rates.copy_(torch.where(here, new.rates.clamp(config.min_lr, config.max_lr), level.rates))
-        for name, value in new.rule.items():
+        level.rates.copy_(torch.where(here, rates.clamp(config.min_lr, config.max_lr), level.rates))
+        for name, value in rule.items():
             level.rule[name].copy_(torch.where(here, value, level.rule[name]))
     for name, value in weights.items():
         state.weights[name].copy_(torch.where(finite, value, state.weights[name]))

@@ -3,12 +3,12 @@
 A step asks of the tree, in this order:
 
 - `begin`: which parameters have a last direction to look back on;
-- `observe` for each of them: this step's gradient times that direction, summed into cells (line 1);
+- `observer`: takes in this step's gradients times those directions, summed into cells (line 1);
 - `advance`: the rates learn, the weights learn, and the rate κ for every parameter comes back as a
   tensor that broadcasts to it (lines 2 to 5);
 - `end`: the parameters that have moved.
 
-All large work is per parameter tensor and happens in `observe`; the rest is vectors of cells
+All large work is per parameter tensor and happens in the observer; the rest is vectors of cells
 (`camhd.levels.layout`). Nothing here waits for the device.
 """
 
@@ -24,7 +24,10 @@ from ..combine import State as Weights
 from ..levels import Global, Layout
 from .cells import Cells
 from .config import GroupRates, TreeConfig
-from .learning import learn, places
+from .kappa import Kappas
+from .learning import learn
+from .numbers import Number
+from .observer import Observer
 from .state import STILL, Level, Move, Signal, TreeState
 
 
@@ -80,23 +83,19 @@ class RateTree:
         moved, self.state.moved = self.state.moved, frozenset()
         return moved
 
-    def observe(self, signal: Signal, slot: int, grad: Tensor, last: Tensor, scale: float = 1.0) -> None:
-        """Line 1: g_t · s_{t−1} of one parameter, with s = scale · last, summed into its cells."""
-        shape, cells = self.layout.cell_shapes[slot], self.cells
-        grad, last = grad.to(cells.dtype), last.to(cells.dtype)
-        if self.state.leaves:
-            signal.products[slot] = grad * last * scale
-            signal.dots[slot] = signal.products[slot].sum_to_size(shape).to(cells.device)
-        else:
-            signal.dots[slot] = _dot(grad, last, shape).to(cells.device) * scale
-        if self.config.hyper_rule.needs_norms:
-            signal.grads[slot] = _dot(grad, grad, shape).to(cells.device)
-            signal.moves[slot] = _dot(last, last, shape).to(cells.device) * scale**2
+    def observer(self, groups: Sequence[GroupRates]) -> Observer:
+        """Line 1: takes in this step's gradients and last directions, and gives the signal to `advance` with."""
+        return Observer(self.config, self.cells, self.state, groups)
 
-    def advance(self, signal: Signal, groups: Sequence[GroupRates]) -> list[Tensor]:
+    def factor(self, group: GroupRates) -> Number:
+        """What a scheduler has made of a param group's lr, in the precision of the rates."""
+        factor = group.factor()
+        return factor.to(self.cells.dtype) if isinstance(factor, Tensor) else factor
+
+    def advance(self, signal: Signal, groups: Sequence[GroupRates]) -> Kappas:
         """Lines 2 to 5: rates and weights learn; returns κ for every slot."""
         state = self.state
-        moves = [Move(group.factor(), self.config.decay(state.step + 1)) for group in groups]
+        moves = [Move(self.factor(group), self.config.decay(state.step + 1)) for group in groups]
         state.step += 1
         weights = {name: value.clone() for name, value in state.weights.items()}
         if self.config.restarts(state.step):
@@ -107,34 +106,18 @@ class RateTree:
             state.last_weights[name].copy_(value)
         state.last_moves = moves
         # Line 3 combines the new rates with the old weights.
-        return self._kappa(weights, moves, [group.lr_limit for group in groups])
+        return self._kappa(weights, moves, groups)
 
     def end(self, slots: Iterable[int]) -> None:
         """These parameters have moved: their direction is what the next step looks back on."""
         self.state.moved = slots if isinstance(slots, frozenset) else frozenset(slots)
 
-    def last_kappa(self, groups: Sequence[GroupRates]) -> list[Tensor]:
+    def last_kappa(self, groups: Sequence[GroupRates]) -> Kappas:
         """κ of the last move once more, for rules whose sensitivity depends on it."""
-        return self._kappa(self.state.last_weights, self.state.last_moves, [group.lr_limit for group in groups])
+        return self._kappa(self.state.last_weights, self.state.last_moves, groups)
 
-    def _kappa(self, weights: Weights, moves: Sequence[Move], limits: Sequence[float]) -> list[Tensor]:
-        """Lines 3 and 5: κ = c (τ α* + (1 − τ) α_∞) with α* = Σ γ_i α_i."""
-        config, cells = self.config, self.cells
-        schedule = [1.0 if config.schedule == "global" else move.factor for move in moves]
-        learned = [c * move.decay for c, move in zip(schedule, moves, strict=True)]
-        given = [c * (1 - move.decay) * a for c, move, a in zip(schedule, moves, limits, strict=True)]
-        decays = any(move.decay != 1 for move in moves)
-        kappas: list[Tensor] = []
-        for slot, here in places(config, cells, self.state, moves):
-            alpha = config.combine.mix(weights, here)
-            if not config.combine.convex:
-                alpha = alpha.clamp(config.min_lr, config.max_lr)
-            if slot is None:
-                alpha = cells.times_by_group(alpha, learned)
-                return cells.by_slot(alpha + cells.by_group(given) if decays else alpha)
-            group = cells.layout.slots[slot].group
-            kappas.append(alpha * learned[group] + given[group] if decays else alpha * learned[group])
-        return kappas
+    def _kappa(self, weights: Weights, moves: Sequence[Move], groups: Sequence[GroupRates]) -> Kappas:
+        return Kappas(self.config, self.cells, self.state, weights, moves, [group.lr_limit for group in groups])
 
     def restart(self) -> None:
         """All rates back to where they started; γ stays."""
@@ -196,10 +179,3 @@ class RateTree:
     def combination(self) -> Mapping[str, Any]:
         """The weights now."""
         return self.config.combine.describe(self.state.weights, self.layout.names, self.layout.layers)
-
-
-def _dot(one: Tensor, other: Tensor, shape: Sequence[int]) -> Tensor:
-    """The product of two tensors summed to a shape; without a tensor in between where that is one number."""
-    if all(size == 1 for size in shape) and one.is_contiguous() and other.is_contiguous():
-        return torch.dot(one.view(-1), other.view(-1))
-    return (one * other).sum_to_size(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,16 +12,34 @@ from torch import Tensor
 from ..combine import State as Weights
 from ..hyper import HyperRule
 from ..hyper import State as RuleState
+from .numbers import Number
 
 
 class Move(NamedTuple):
     """How a param group last moved: the scheduler's factor c and the decay τ of that step."""
 
-    factor: float | Tensor = 1.0
-    decay: float = 1.0
+    factor: Number = 1.0
+    decay: Number = 1.0
 
 
 STILL = Move(0.0, 0.0)  # a group that has not moved yet has no hypergradient
+
+Rows: TypeAlias = slice | None  # some rows of a parameter; None: all of it
+
+
+class NewLeaf(NamedTuple):
+    """What some rows of a per-scalar level become if the step is taken."""
+
+    slot: int
+    rows: Rows
+    rates: Tensor
+    rule: RuleState
+    extremes: list[Tensor]  # finite if all of it is
+
+    @classmethod
+    def of(cls, slot: int, rows: Rows, rates: Tensor, rule: RuleState) -> NewLeaf:
+        tensors = (rates, *rule.values()) if rates.numel() else ()
+        return cls(slot, rows, rates, rule, [extreme for tensor in tensors for extreme in tensor.aminmax()])
 
 
 @dataclass
@@ -31,7 +49,11 @@ class Signal:
     dots: dict[int, Tensor] = field(default_factory=dict)  # Σ g·s per cell
     grads: dict[int, Tensor] = field(default_factory=dict)  # Σ g² per cell
     moves: dict[int, Tensor] = field(default_factory=dict)  # Σ s² per cell
-    products: dict[int, Tensor] = field(default_factory=dict)  # g·s, for a per-scalar level
+    leaves: list[NewLeaf] = field(default_factory=list)  # the per-scalar level
+    leaf_dots: dict[int, Tensor] = field(default_factory=dict)  # Σ α·g·s per cell, α of the per-scalar level
+    # Where the levels' shares in α* differ within a cell, what needs single scalars is summed while they are at hand:
+    pulls: list[dict[int, Tensor]] = field(default_factory=list)  # ∂f/∂α_i per cell, for each level above the scalars
+    slope: Weights = field(default_factory=dict)  # ∂f/∂γ
 
     def __bool__(self) -> bool:
         return bool(self.dots)
@@ -57,6 +79,12 @@ class Level:
             torch.cat([self.starts, fresh.starts[known:]]),
             {name: torch.cat([self.rule[name], value[known:]]) for name, value in fresh.rule.items()},
         )
+
+    def part(self, rows: Rows) -> Level:
+        """Some rows of a per-scalar level's tensor; writing to them writes to it."""
+        if rows is None:
+            return self
+        return Level(self.rates[rows], self.starts[rows], {name: value[rows] for name, value in self.rule.items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, for a checkpoint."""

@@ -115,7 +115,7 @@ class Fused:
         if keep_alive is None:
             return False
         tree, plan, state, numbers = self.tree, self.plan, self.tree.state, self.plan.block.numbers
-        decay = tree.config.decay(state.step + 1)
+        decay = float(tree.config.decay(state.step + 1))
         if self.changed or decay != self.moves[0].decay:
             self._note_settings(rates(), decay)
         moved = tree.begin()
