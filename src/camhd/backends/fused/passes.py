@@ -51,7 +51,7 @@ def observe(me, threads, chunk, kind, leaf, norms, control, ranges, items, place
         np.empty(k.LARGEST_CHUNK, like.dtype),
     )
     for turn in range(threads):
-        whose = (me + turn) % threads
+        whose, done = (me + turn) % threads, 0  # said once: a number that two cores write to goes to and fro
         first, count = ranges[whose], ranges[whose + 1] - ranges[whose]
         while True:
             taken = fetch_add(control, COUNTERS + 2 * LINE * whose, 1)
@@ -61,7 +61,9 @@ def observe(me, threads, chunk, kind, leaf, norms, control, ranges, items, place
             slot = item[SLOT]
             if places[slot, ACTIVE] != 0:
                 observe_item(item, chunk, kind, leaf, norms, places, constants[slot], kappa, sums, e, s, w, like)
-            fetch_add(control, DONE, 1)
+            done += 1
+        if done:
+            fetch_add(control, DONE, done)
 
 
 @kernel
@@ -73,7 +75,7 @@ def move(me, threads, chunk, kind, leaf, control, ranges, items, places, constan
         np.empty(k.LARGEST_CHUNK, like.dtype),
     )
     for turn in range(threads):
-        whose = (me + turn) % threads
+        whose, done = (me + turn) % threads, 0
         last, count = ranges[whose + 1] - 1, ranges[whose + 1] - ranges[whose]
         while True:
             taken = fetch_add(control, COUNTERS + 2 * LINE * whose + LINE, 1)
@@ -86,4 +88,6 @@ def move(me, threads, chunk, kind, leaf, control, ranges, items, places, constan
                 c = constants[slot]
                 slope = move_item(item, chunk, kind, leaf, places, c, kappa, last_kappa, e, s, w, like)
                 slopes[number] = slope
-            fetch_add(control, DONE_2, 1)
+            done += 1
+        if done:
+            fetch_add(control, DONE_2, done)
