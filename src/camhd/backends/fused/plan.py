@@ -22,7 +22,7 @@ from .core import OPTIONS
 from .threads import Team
 
 # A work item: large enough that taking it costs nothing, small enough that no thread waits long for another.
-SMALLEST_ITEM, LARGEST_ITEM, ITEMS = 2048, 32_768, 32
+SMALLEST_ITEM, LARGEST_ITEM, ITEMS = 2048, 131_072, 32
 FEW_SCALARS = 500_000
 COMBINATIONS: dict[type[Combination], int] = {
     Fixed: learning.FIXED,
