@@ -1,0 +1,85 @@
+"""How a study is watched: a bar on a terminal, plain lines elsewhere; on standard error, so that output stays clean."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..lab.records import RunConfig
+from ..lab.tune import Onlooker
+from ..lab.tune.drawing import spelled
+
+
+@contextmanager
+def watching(trials: int) -> Iterator[Onlooker]:
+    """A display for a study of so many trials."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield _Lines(trials)
+        return
+    columns = (
+        TextColumn("trials"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[best]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[now]}"),
+    )
+    with Progress(*columns, console=console) as bars:
+        yield _Bar(bars, trials)
+
+
+def ending(trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> str:
+    """How a trial ended, in a line.
+
+    >>> ending(3, "pruned", 0.5, {"lr": 0.01}, "")
+    'trial 3: loss 0.5000  lr 0.01  stopped as hopeless'
+    """
+    words = [f"trial {trial}:", *([] if loss is None else [f"loss {loss:.4f} "])]
+    words += [f"{name} {spelled(value)} " for name, value in found.items()]
+    how = {"complete": "", "pruned": "stopped as hopeless", "fail": f"failed: {error.splitlines()[0] if error else ''}"}
+    return " ".join([*words, how[state]]).rstrip()
+
+
+class _Lines:
+    """One line for each trial."""
+
+    def __init__(self, trials: int) -> None:
+        self._trials, self._done = trials, 0
+
+    def epoch(self, trial: int, config: RunConfig, epoch: int, loss: float) -> None:
+        """Too much for lines."""
+
+    def ended(self, trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> None:
+        self._done += 1
+        line = ending(trial, state, loss, found, error)
+        print(f"[{min(self._done, self._trials)}/{self._trials}] {line}", file=sys.stderr, flush=True)
+
+    def count(self, done: int, best: float | None) -> None:
+        self._done = max(self._done, done)
+
+
+class _Bar:
+    """A bar for all trials, and what is under way."""
+
+    def __init__(self, bars: Progress, trials: int) -> None:
+        self._bars = bars
+        self._task = bars.add_task("", total=trials, best="", now="")
+
+    def epoch(self, trial: int, config: RunConfig, epoch: int, loss: float) -> None:
+        fold = f" {config.split}" if config.split.startswith("fold") else ""
+        now = f"trial {trial}{fold} epoch {epoch}/{config.epochs} loss {loss:.4f}"
+        self._bars.update(self._task, now=escape(now))
+
+    def ended(self, trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> None:
+        self._bars.console.print(escape(ending(trial, state, loss, found, error)))
+
+    def count(self, done: int, best: float | None) -> None:
+        told = "" if best is None else f"best {best:.4f}"
+        self._bars.update(self._task, completed=done, best=told)
