@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..lab.records import RunConfig
-from ..lab.tune import Onlooker
+from ..lab.tune import Ended, Onlooker
 from ..lab.tune.drawing import spelled
 
 
@@ -35,34 +34,33 @@ def watching(trials: int) -> Iterator[Onlooker]:
         yield _Bar(bars, trials)
 
 
-def ending(trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> str:
+def ending(trial: Ended) -> str:
     """How a trial ended, in a line.
 
-    >>> ending(3, "pruned", 0.5, {"lr": 0.01}, "")
+    >>> ending(Ended(3, "pruned", 0.5, {"lr": 0.01}, "", 4))
     'trial 3: loss 0.5000  lr 0.01  stopped as hopeless'
     """
-    words = [f"trial {trial}:", *([] if loss is None else [f"loss {loss:.4f} "])]
-    words += [f"{name} {spelled(value)} " for name, value in found.items()]
-    how = {"complete": "", "pruned": "stopped as hopeless", "fail": f"failed: {error.splitlines()[0] if error else ''}"}
-    return " ".join([*words, how[state]]).rstrip()
+    words = [f"trial {trial.number}:", *([] if trial.loss is None else [f"loss {trial.loss:.4f} "])]
+    words += [f"{name} {spelled(value)} " for name, value in trial.found.items()]
+    why = trial.error.partition("\n")[0] or "its process died too often"
+    how = {"complete": "", "pruned": "stopped as hopeless", "fail": f"failed: {why}"}
+    return " ".join([*words, how[trial.state]]).rstrip()
 
 
 class _Lines:
     """One line for each trial."""
 
     def __init__(self, trials: int) -> None:
-        self._trials, self._done = trials, 0
+        self._trials = trials
 
     def epoch(self, trial: int, config: RunConfig, epoch: int, loss: float) -> None:
         """Too much for lines."""
 
-    def ended(self, trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> None:
-        self._done += 1
-        line = ending(trial, state, loss, found, error)
-        print(f"[{min(self._done, self._trials)}/{self._trials}] {line}", file=sys.stderr, flush=True)
+    def ended(self, trial: Ended) -> None:
+        print(f"[{trial.done}/{self._trials}] {ending(trial)}", file=sys.stderr, flush=True)
 
     def count(self, done: int, best: float | None) -> None:
-        self._done = max(self._done, done)
+        """Every line says it."""
 
 
 class _Bar:
@@ -77,8 +75,8 @@ class _Bar:
         now = f"trial {trial}{fold} epoch {epoch}/{config.epochs} loss {loss:.4f}"
         self._bars.update(self._task, now=escape(now))
 
-    def ended(self, trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> None:
-        self._bars.console.print(escape(ending(trial, state, loss, found, error)))
+    def ended(self, trial: Ended) -> None:
+        self._bars.console.print(escape(ending(trial)))
 
     def count(self, done: int, best: float | None) -> None:
         told = "" if best is None else f"best {best:.4f}"

@@ -132,8 +132,8 @@ def tune(
     settings = o.checked(
         context,
         lambda: Settings(
-            epochs or usual.epochs, batch_size, _split(split, folds, usual), augment, schedule,
-            patience or usual.patience, loss_scale, dtype, device, rates_every, paper,
+            usual.epochs if epochs is None else epochs, batch_size, _split(split, folds, usual), augment, schedule,
+            usual.patience if patience is None else patience, loss_scale, dtype, device, rates_every, paper,
         ),
     )  # fmt: skip
     make = partial(

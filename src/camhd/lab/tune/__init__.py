@@ -18,7 +18,7 @@ from .result import Result, Row, result
 from .space import PAPER, Choices, Dimension, Range, parse
 from .storage import GRACE
 from .task import PROTOCOLS, Task, task, usual_settings
-from .trial import Nobody, Onlooker
+from .trial import Ended, Nobody, Onlooker
 from .worker import TRIALS, limit_of
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "TRIALS",
     "Choices",
     "Dimension",
+    "Ended",
     "Nobody",
     "Onlooker",
     "Range",
@@ -92,14 +93,14 @@ def tune(
     place = Path(folder) / name
     place.mkdir(parents=True, exist_ok=True)
     url = storage or storages.default_url(folder)
-    with storages.quiet():
-        opened = storages.open_study(task, storages.connect(url, grace), name)
     order = Order(make or partial(_itself, task), url, name, place, limit, timeout or math.inf, grace, threads)
-    if workers == 1:
-        alone(order, task, onlooker or Nobody())
-    else:
-        together(order, workers, onlooker or Nobody())
-    return result(task, opened, place)
+    with storages.quiet(), storages.connected(url, grace) as connection:
+        opened = storages.open_study(task, connection, name)  # what is wrong is said before anything is begun
+        if workers == 1:
+            alone(order, task, onlooker or Nobody())
+        else:
+            together(order, workers, onlooker or Nobody())
+        return result(task, opened, place)
 
 
 def _itself(task: Task) -> Task:

@@ -20,9 +20,9 @@ import torch
 
 from ..records import RunConfig
 from ..train.interrupt import Interrupt
-from .storage import GRACE, connect, open_study, package, quiet
+from .storage import GRACE, connected, open_study, package, quiet
 from .task import Task
-from .trial import PAUSE, Onlooker
+from .trial import PAUSE, Ended, Onlooker
 from .worker import work
 
 
@@ -69,9 +69,9 @@ def alone(order: Order, task: Task, onlooker: Onlooker) -> None:
         if order.threads is not None:
             torch.set_num_threads(order.threads)
         until = time.monotonic() + order.seconds
-        with quiet():
-            study = open_study(task, connect(order.url, order.grace), order.study)
-        work(task, study, order.folder, order.limit, onlooker, until)
+        with quiet(), connected(order.url, order.grace) as storage:
+            study = open_study(task, storage, order.study)
+            work(task, study, order.folder, order.limit, onlooker, until)
     except (package().exceptions.StorageInternalError, OperationalError) as error:
         reason = str(error.__cause__ or error).splitlines()[0]
         raise StudyError(f"The storage cannot be reached any more ({reason}); the same call goes on.") from error
@@ -164,8 +164,8 @@ class _Speaker:
     def epoch(self, trial: int, config: RunConfig, epoch: int, loss: float) -> None:
         self._say("epoch", trial, config, epoch, loss)
 
-    def ended(self, trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> None:
-        self._say("ended", trial, state, loss, dict(found), error)
+    def ended(self, trial: Ended) -> None:
+        self._say("ended", trial)
 
     def count(self, done: int, best: float | None) -> None:
         self._say("count", done, best)

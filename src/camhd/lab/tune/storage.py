@@ -69,19 +69,29 @@ def unwarned() -> Iterator[None]:
         yield
 
 
-def connect(url: str, grace: int = GRACE) -> RDBStorage:
-    """The storage at this address; its tables are made if they are not there.
+@contextmanager
+def connected(url: str, grace: int = GRACE) -> Iterator[RDBStorage]:
+    """The storage at this address; its tables are made if they are not there, its connections closed in the end.
 
     Args:
         url: as SQLAlchemy writes it, such as `postgresql+psycopg://user@host/database`.
         grace: seconds without a sign of life, after which a process counts as dead.
     """
+    if grace < 2:
+        raise ValueError(f"'grace' must be 2 seconds or more, got {grace}.")
+    found = _connect(url, grace)
+    try:
+        yield found
+    finally:
+        found.remove_session()
+        found.engine.dispose()
+
+
+def _connect(url: str, grace: int) -> RDBStorage:
     package()
     from optuna.storages import RDBStorage
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-    if grace < 2:
-        raise ValueError(f"'grace' must be 2 seconds or more, got {grace}.")
     more = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {"pool_pre_ping": True}
     reason: Exception | None = None
     for attempt in range(_ATTEMPTS):
@@ -94,15 +104,16 @@ def connect(url: str, grace: int = GRACE) -> RDBStorage:
                     grace_period=grace,
                     heartbeat_stale_trial_callback=try_again,
                 )
-        except (ImportError, ArgumentError, SQLAlchemyError, ValueError, RuntimeError) as error:
+        except (ImportError, ArgumentError) as error:
             reason = error
-            if isinstance(error, (ImportError, ArgumentError)):
-                break
-        # Two processes that make the tables at once are in each other's way, but only once.
-        time.sleep(0.05 * 2**attempt if attempt < 4 else 0.5)
+            break
+        except (SQLAlchemyError, RuntimeError) as error:
+            # Two processes that make the tables at once are in each other's way, but only once.
+            reason = error
+            time.sleep(0.05 * 2**attempt if attempt < 4 else 0.5)
     told = str(reason).splitlines()[0]
     if isinstance(reason, ImportError) and url.startswith("postgresql"):
-        told = "it needs a driver: pip install 'camhd[tune]' 'psycopg[binary]', and begin with postgresql+psycopg://."
+        told = "it needs a driver: pip install 'psycopg[binary]', and begin it with postgresql+psycopg://."
     raise ValueError(f"'storage' {_without_password(url)!r} cannot be opened: {told}") from reason
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,13 +36,34 @@ class SurplusError(RuntimeError):
     """There are enough trials without this one."""
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A trial that has just ended.
+
+    Args:
+        number: in the study.
+        state: `complete`, `pruned` or `fail`.
+        loss: by which it is judged; None if it is not.
+        found: what it took.
+        error: why it failed.
+        done: so many trials of the study have had their turn now, here or elsewhere.
+    """
+
+    number: int
+    state: str
+    loss: float | None
+    found: Mapping[str, Any]
+    error: str
+    done: int
+
+
 class Onlooker(Protocol):
     """Is told how a study goes."""
 
     def epoch(self, trial: int, config: RunConfig, epoch: int, loss: float) -> None:
         """An epoch ended; the loss is that of the trial so far."""
 
-    def ended(self, trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> None:
+    def ended(self, trial: Ended) -> None:
         """A trial ended."""
 
     def count(self, done: int, best: float | None) -> None:
@@ -54,7 +76,7 @@ class Nobody:
     def epoch(self, trial: int, config: RunConfig, epoch: int, loss: float) -> None:
         """Nothing."""
 
-    def ended(self, trial: int, state: str, loss: float | None, found: Mapping[str, Any], error: str) -> None:
+    def ended(self, trial: Ended) -> None:
         """Nothing."""
 
     def count(self, done: int, best: float | None) -> None:

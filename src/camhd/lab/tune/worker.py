@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import space as spaces
-from .storage import package, quiet, settled, try_again, unwarned
+from .storage import package, settled, try_again, unwarned
 from .task import Task
-from .trial import ERROR, PAUSE, POINT, Objective, Onlooker
+from .trial import ERROR, PAUSE, POINT, Ended, Objective, Onlooker
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -54,18 +54,17 @@ def work(
     objective = Objective(task, folder, limit, onlooker)
     queue = _Queue(task, study)
     missed: set[int] = set()
-    with quiet():
-        while clock() < until:
-            trials = _look(study)
-            done = settled(trials)
-            onlooker.count(len(done), best_loss(done))
-            if len(done) >= limit:
-                return
-            if not queue.ready(trials, limit - len(done)):
-                _miss(study, trials, missed)
-                time.sleep(PAUSE)
-                continue
-            _one(study, objective, onlooker)
+    while clock() < until:
+        trials = _look(study)
+        done = settled(trials)
+        onlooker.count(len(done), best_loss(done))
+        if len(done) >= limit:
+            return
+        if not queue.ready(trials, limit - len(done)):
+            _miss(study, trials, missed)
+            time.sleep(PAUSE)
+            continue
+        _one(study, objective, onlooker)
 
 
 def best_loss(trials: list[FrozenTrial]) -> float | None:
@@ -119,20 +118,19 @@ def _one(study: Study, objective: Objective, onlooker: Onlooker) -> None:
     try:
         study.optimize(objective, n_trials=1, catch=(Exception,))
     except KeyboardInterrupt:
-        if objective.number >= 0:
-            trial = _trial(study, objective.number)
-            if trial.state == states.FAIL:
-                try_again(study, trial, math.inf)  # it is the first one when the study goes on
+        if objective.number >= 0 and (trial := _trial(study, objective.number)).state == states.FAIL:
+            try_again(study, trial, math.inf)  # it is the first one when the study goes on
         raise objective.stopped or KeyboardInterrupt from None
     except ValueError:
         # Optuna refuses the end of a trial that others took for dead; it is theirs now.
         if objective.number < 0 or _trial(study, objective.number).state != states.FAIL:
             raise
         return
-    trial = _trial(study, objective.number)
-    error = str(trial.user_attrs.get(ERROR, ""))
-    if trial.number in {one.number for one in settled([trial])}:
-        onlooker.ended(trial.number, trial.state.name.lower(), trial.value, trial.params, error)
+    done = settled(study.get_trials(deepcopy=False))
+    for one in done:
+        if one.number == objective.number:  # none if it was surplus
+            error = str(one.user_attrs.get(ERROR, ""))
+            onlooker.ended(Ended(one.number, one.state.name.lower(), one.value, one.params, error, len(done)))
 
 
 def _trial(study: Study, number: int) -> FrozenTrial:
