@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .result import Row
 from .space import Choices, Dimension
@@ -43,12 +44,12 @@ class Axis:
     low: float
     high: float
     log: bool
-    ticks: tuple[tuple[float, str], ...]
+    ticks: tuple[tuple[Any, str], ...]
     words: Mapping[str, float] | None = None
 
-    def place(self, value: object) -> float:
+    def place(self, value: Any) -> float:
         """Between 0 and 1."""
-        number = self.words[str(value)] if self.words is not None else float(value)  # type: ignore[arg-type]
+        number = self.words[str(value)] if self.words is not None else float(value)
         number = math.log10(number) if self.log else number
         return (number - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
@@ -59,8 +60,7 @@ def axis_of(one: Dimension) -> Axis:
         values = one.values
         if not all(type(value) in (int, float) and value > 0 for value in values):
             words = {str(value): float(i) for i, value in enumerate(values)}
-            ticks = tuple((float(i), spelled(value)) for i, value in enumerate(values))
-            return Axis(one.name, -0.5, len(values) - 0.5, False, ticks, words)
+            return Axis(one.name, -0.5, len(values) - 0.5, False, tuple((v, spelled(v)) for v in values), words)
         ends = math.log10(min(values)), math.log10(max(values))
         margin = 0.08 * (ends[1] - ends[0]) or 0.5
         marks = sorted(values)[:: math.ceil(len(values) / 6)]
