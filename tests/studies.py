@@ -75,9 +75,15 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen:
     """`camhd tune` with the model that waits, as a process of its own."""
     command = [sys.executable, "-m", "camhd", "tune", *ARGUMENTS, "--epochs", "2", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=_listen_to_ctrl_c
     )
+
+
+def _listen_to_ctrl_c() -> None:
+    """A shell's background jobs, and so all that they start, are deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def waiting(folder: Path, count: int, processes: list[subprocess.Popen]) -> list[int]:

@@ -132,10 +132,11 @@ def tune(
     settings = o.checked(
         context,
         lambda: Settings(
-            usual.epochs if epochs is None else epochs, batch_size, _split(split, folds, usual), augment, schedule,
+            usual.epochs if epochs is None else epochs, batch_size, _split(split, folds), augment, schedule,
             usual.patience if patience is None else patience, loss_scale, dtype, device, rates_every, paper,
         ),
     )  # fmt: skip
+    folds = 1 if split is not None else folds
     make = partial(
         _task, model, data, optimizer, tuple(option or ()), tuple(search or ()), protocol, folds, seed, settings
     )
@@ -192,10 +193,10 @@ def _task(
     )
 
 
-def _split(split: str | None, folds: int | None, usual: Settings) -> str:
+def _split(split: str | None, folds: int | None) -> str:
     if split is not None and folds is not None:
         raise ValueError("'split' and 'folds' contradict each other; give one of them.")
-    return split or (usual.split if folds is None else "full")
+    return split or lab.HELD_OUT
 
 
 def _threads(threads: int | None, workers: int) -> int:

@@ -17,12 +17,13 @@ from .crew import Order, StudyError, alone, together
 from .result import Result, Row, result
 from .space import PAPER, Choices, Dimension, Range, parse
 from .storage import GRACE
-from .task import PROTOCOLS, Task, task, usual_settings
+from .task import HELD_OUT, PROTOCOLS, Task, task, usual_settings
 from .trial import Ended, Nobody, Onlooker
 from .worker import TRIALS, limit_of
 
 __all__ = [
     "GRACE",
+    "HELD_OUT",
     "PAPER",
     "PROTOCOLS",
     "TRIALS",

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -110,7 +111,7 @@ def together(order: Order, workers: int, onlooker: Onlooker) -> None:
 
 def _listen(crew: Mapping[Connection, BaseProcess], onlooker: Onlooker, interrupt: Interrupt) -> list[int | None]:
     """Pass on what the processes say until all of them have ended; gives their exit codes."""
-    open_ones, told = set(crew), False
+    open_ones, heard, told = set(crew), set[Any](), False
     while open_ones:
         for connection in wait(list(open_ones), timeout=PAUSE):
             assert isinstance(connection, Connection)
@@ -119,11 +120,14 @@ def _listen(crew: Mapping[Connection, BaseProcess], onlooker: Onlooker, interrup
             except (EOFError, OSError):
                 open_ones.discard(connection)
                 continue
+            heard.add(connection)
             getattr(onlooker, name)(*arguments)
         if interrupt and not told:
             told = True
-            for process in crew.values():
-                if process.pid is not None and process.is_alive():
+            for connection, process in crew.items():
+                if connection not in heard:
+                    process.terminate()  # it has not begun, and does not listen yet
+                elif process.pid is not None and process.is_alive():
                     os.kill(process.pid, signal.SIGINT)
     for process in crew.values():
         process.join()
@@ -142,6 +146,9 @@ def _dismiss(crew: Mapping[Connection, BaseProcess]) -> None:
 @contextmanager
 def _signals_ignored() -> Iterator[None]:
     """A process that is being started does not hear Ctrl-C, so that only the one that started it decides."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # which alone hears signals
+        return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import records
-from ..records import Run, RunConfig
+from ..records import RunConfig
 from ..records.files import write
 from .storage import package, settled, unwarned
 from .task import Task
-from .trial import BEST_EPOCHS, ERROR, RUNS
+from .trial import BEST_EPOCHS, ERROR, RUNS, SPENT, WORST
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -58,7 +57,6 @@ class Result:
         trials: those that have had their turn, in the order of their numbers.
         config: the best trial's, to train on the whole training set; None while no trial was judged.
         importances: of what was searched, by fANOVA; empty while there are too few trials.
-        notes: what a reader must know of the data.
     """
 
     task: Task
@@ -67,7 +65,11 @@ class Result:
     trials: tuple[Row, ...]
     config: RunConfig | None = None
     importances: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of the data."""
+        return [self.task.data.note] if self.task.data.note else []
 
     @property
     def ranked(self) -> list[Row]:
@@ -86,37 +88,31 @@ def result(task: Task, study: Study, folder: Path) -> Result:
     from .page import write_page
 
     trials = settled(study.get_trials(deepcopy=False))
-    rows, notes, best_epochs = [], dict[str, None](), {}
+    rows, best_epochs = [], {}
     for trial in sorted(trials, key=lambda trial: trial.number):
-        found = _runs(folder, trial.user_attrs.get(RUNS, []))
+        epochs, seconds = trial.user_attrs.get(SPENT, (0, math.nan))
         values = {one.name: one.value(trial.params[one.name]) for one in task.space if one.name in trial.params}
         best_epochs[trial.number] = trial.user_attrs.get(BEST_EPOCHS, [])
-        notes |= dict.fromkeys(str(run.start["note"]) for run in found if run.start.get("note"))
         rows.append(
             Row(
                 number=trial.number,
                 state={"FAIL": "failed"}.get(trial.state.name, trial.state.name.lower()),
                 found=values,
-                loss=math.nan if trial.value is None else trial.value,
-                epochs=sum(len(run.epochs) for run in found),
-                seconds=sum(line["time"]["seconds"] for run in found for line in run.epochs) if found else math.nan,
+                loss=math.nan if trial.value is None else math.inf if trial.value >= WORST else trial.value,
+                epochs=epochs,
+                seconds=seconds,
                 runs=tuple(trial.user_attrs.get(RUNS, [])),
                 error=str(trial.user_attrs.get(ERROR, "")) if trial.state.name == "FAIL" else "",
             )
         )
     importances = _importances(study, [one.name for one in task.space], rows)
-    made = Result(task, study.study_name, folder, tuple(rows), None, importances, tuple(notes))
+    made = Result(task, study.study_name, folder, tuple(rows), None, importances)
     if made.best is not None:
         config = task.best_config(made.best.found, best_epochs[made.best.number])
         made = replace(made, config=config)
         write(folder / BEST, config.to_json())
     write_page(made, folder / REPORT)
     return made
-
-
-def _runs(folder: Path, names: Sequence[str]) -> list[Run]:
-    """The records that are here; those of another machine may be there."""
-    return [records.read(folder / name) for name in names if (folder / name / "config.json").exists()]
 
 
 def _importances(study: Study, names: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:

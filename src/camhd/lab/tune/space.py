@@ -86,7 +86,7 @@ class Range:
     @property
     def text(self) -> str:
         """As it is given on a command line."""
-        return f"{self.name}={self.low:g}..{self.high:g}{':log' if self.log else ''}"
+        return f"{self.name}={self.low!r}..{self.high!r}{':log' if self.log else ''}"
 
     def ask(self, trial: Trial) -> Any:
         """The value of a trial."""

@@ -160,7 +160,7 @@ def task(
         raise ValueError(f"'split' must not be full: that would tune on the test set; take {HELD_OUT}.")
     entry = entry_of(optimizer)
     fixed = dict(options or {})
-    set_already = {**fixed, **({} if settings.batch_size is None else {"batch_size": settings.batch_size})}
+    set_already = {**fixed, **_set_by(settings)}
     chosen = [spaces.parse(one) if isinstance(one, str) else one for one in search]
     if not chosen:
         task_name = optimizers.task_of(model) if settings.paper and isinstance(model, str) else None
@@ -192,6 +192,11 @@ def entry_of(optimizer: MakeOptimizer) -> Entry:
     if isinstance(optimizer, str):
         return optimizers.find(optimizer.strip().lower())
     return optimizers.from_function(optimizer, own.name_of(optimizer))
+
+
+def _set_by(settings: Settings) -> dict[str, Any]:
+    """What could be searched, but is not as usual."""
+    return {name: getattr(settings, name) for name in SETTINGS if getattr(settings, name) != getattr(Settings(), name)}
 
 
 def _settings(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from .task import Task
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-POINT, RUNS, BEST_EPOCHS, ERROR = "point", "runs", "best_epochs", "error"  # attributes of trials
+# Attributes of trials.
+POINT, RUNS, SPENT, BEST_EPOCHS, ERROR = "point", "runs", "spent", "best_epochs", "error"
 WORST = 1e30  # stands for a loss that is not finite, where a median is taken
 PAUSE = 0.5  # seconds between two looks at what others are doing
 
@@ -83,6 +84,14 @@ class Nobody:
         """Nothing."""
 
 
+@dataclass
+class Spent:
+    """On the runs of a trial, in all."""
+
+    epochs: int = 0
+    seconds: float = 0.0
+
+
 class Objective:
     """What a trial does.
 
@@ -102,9 +111,13 @@ class Objective:
         """The mean loss over the folds."""
         optuna = package()
         self.number = trial.number
+        spent = Spent()
         try:
-            return self._mean_loss(trial)
+            loss = self._mean_loss(trial, spent)
+            trial.set_user_attr(SPENT, [spent.epochs, spent.seconds])
+            return loss
         except Abandoned:
+            trial.set_user_attr(SPENT, [spent.epochs, spent.seconds])
             raise optuna.TrialPruned() from None
         except (KeyboardInterrupt, SystemExit) as stopped:
             self.stopped = stopped
@@ -115,7 +128,7 @@ class Objective:
             trial.set_user_attr(ERROR, f"{type(error).__name__}: {error}"[:2000])
             raise
 
-    def _mean_loss(self, trial: Trial) -> float:
+    def _mean_loss(self, trial: Trial, spent: Spent) -> float:
         if self._is_surplus(trial):
             trial.set_user_attr(SURPLUS, True)
             raise SurplusError
@@ -123,11 +136,11 @@ class Objective:
         losses: list[float] = []
         runs: list[str] = []
         best_epochs: list[int] = []
-        for number, split in enumerate(self._task.splits):
+        for split in self._task.splits:
             job = self._task.job(found, split)
             runs.append(job.config.id)
             trial.set_user_attr(RUNS, runs)
-            reporter = _Reporter(self._task, trial, self._folder, losses, number, self._onlooker)
+            reporter = _Reporter(self._task, trial, self._folder, losses, spent, self._onlooker)
             run = self._run(job, reporter)
             if reporter.lost:
                 raise LostError
@@ -165,11 +178,10 @@ class _Reporter(Watcher):
     """Tells the study of every epoch, and gives up what is hopeless."""
 
     def __init__(
-        self, task: Task, trial: Trial, folder: Path, before: list[float], number: int, onlooker: Onlooker
+        self, task: Task, trial: Trial, folder: Path, before: list[float], spent: Spent, onlooker: Onlooker
     ) -> None:
         self._task, self._trial, self._folder, self._before = task, trial, folder, before
-        self._first_step = number * task.settings.epochs
-        self._onlooker = onlooker
+        self._spent, self._onlooker = spent, onlooker
         self._epochs: list[Mapping[str, Any]] = []
         self.lost = False
 
@@ -181,7 +193,8 @@ class _Reporter(Watcher):
     def epoch_ended(self, progress: Progress, epoch: Mapping[str, Any]) -> None:
         loss = self._report(epoch)
         self._onlooker.epoch(self._trial.number, progress.config, epoch["epoch"], loss)
-        if not self.lost and self._trial.should_prune():
+        # One that diverges ends by itself.
+        if not self.lost and loss < math.inf and self._trial.should_prune():
             raise Abandoned
 
     def ended(self, run: Run) -> None:
@@ -190,10 +203,13 @@ class _Reporter(Watcher):
 
     def _report(self, line: Mapping[str, Any]) -> float:
         self._epochs.append(line)
+        self._spent.epochs += 1
+        self._spent.seconds += line["time"]["seconds"]
         loss = fmean([*self._before, self._task.loss(self._epochs)])
         if not self.lost:
+            step = len(self._before) * self._task.settings.epochs + int(line["epoch"])
             try:
-                self._trial.report(min(loss, WORST), self._first_step + int(line["epoch"]))
+                self._trial.report(min(loss, WORST), step)
             except package().exceptions.UpdateFinishedTrialError:
                 # The run goes on nevertheless: whoever has the trial now waits for its record.
                 self.lost = True

@@ -121,8 +121,8 @@ def _one(study: Study, objective: Objective, onlooker: Onlooker) -> None:
         if objective.number >= 0 and (trial := _trial(study, objective.number)).state == states.FAIL:
             try_again(study, trial, math.inf)  # it is the first one when the study goes on
         raise objective.stopped or KeyboardInterrupt from None
-    except ValueError:
-        # Optuna refuses the end of a trial that others took for dead; it is theirs now.
+    except Exception:
+        # What the trial itself raises has been caught; Optuna refuses the end of one that others took for dead.
         if objective.number < 0 or _trial(study, objective.number).state != states.FAIL:
             raise
         return
