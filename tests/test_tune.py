@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from camhd.lab import data, optimizers, records
 from camhd.lab.records import RunConfig, RunLockedError
 from camhd.lab.train import Settings, execute
-from camhd.lab.tune import Choices, Nobody, Range, limit_of, parse, storage, task, trial, tune
+from camhd.lab.tune import Choices, Nobody, Range, StudyError, limit_of, parse, storage, task, trial, tune
 from camhd.lab.tune.space import paper_space, point, usual_space
 from lab_cases import blobs, mlp
 
@@ -312,6 +312,16 @@ def test_a_password_is_not_shown(monkeypatch):
     with pytest.raises(ValueError, match="cannot be opened") as caught, storage.connected("nosuch://me:secret@host/x"):
         pass
     assert "secret" not in str(caught.value)
+
+
+def test_a_storage_that_is_lost_is_told(tmp_path):
+    from sqlalchemy.exc import OperationalError
+
+    with (
+        pytest.raises(StudyError, match="The storage cannot be reached any more .*the same call goes on"),
+        storage.connected(storage.default_url(tmp_path)),
+    ):
+        raise OperationalError("SELECT 1", {}, OSError("server closed the connection"))
 
 
 def test_after_the_timeout_no_trial_is_begun(tmp_path):

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from ..train import Settings
 from . import storage as storages
-from .crew import Order, StudyError, alone, together
+from .crew import Order, alone, together
 from .result import Result, Row, result
 from .space import PAPER, Choices, Dimension, Range, parse
-from .storage import GRACE
+from .storage import GRACE, StudyError
 from .task import HELD_OUT, PROTOCOLS, Task, task, usual_settings
 from .trial import Ended, Nobody, Onlooker
 from .worker import TRIALS, limit_of
@@ -35,6 +36,7 @@ __all__ = [
     "Range",
     "Result",
     "Row",
+    "Settings",
     "StudyError",
     "Task",
     "limit_of",
@@ -79,9 +81,13 @@ def tune(
         onlooker: is told how it goes.
         make: gives the task in another process, for several workers; None to send it there as it is.
 
+    Raises:
+        StudyError: the storage was lost, or all workers died.
+
     Example:
-        >>> small = task("logistic", "digits", "adam", search=["lr=0.001,0.1"], protocol="paper", folds=2)
-        >>> found = tune(small, folder=getfixture("tmp_path"), trials=2)
+        >>> how = Settings(epochs=2, batch_size=128, split="fraction:0.2")
+        >>> some = task("logistic", "digits", "adam", how, search=["lr=0.0001,0.1"], protocol="paper", folds=1)
+        >>> found = tune(some, folder=getfixture("tmp_path"))
         >>> len(found.trials), found.config.split, found.best.found
         (2, 'full', {'lr': 0.1})
     """
@@ -98,7 +104,7 @@ def tune(
     with storages.quiet(), storages.connected(url, grace) as connection:
         opened = storages.open_study(task, connection, name)  # what is wrong is said before anything is begun
         if workers == 1:
-            alone(order, task, onlooker or Nobody())
+            alone(order, task, opened, onlooker or Nobody())
         else:
             together(order, workers, onlooker or Nobody())
         return result(task, opened, place)

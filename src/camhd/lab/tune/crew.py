@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..records import RunConfig
 from ..train.interrupt import Interrupt
-from .storage import GRACE, connected, open_study, package, quiet
+from .storage import GRACE, StudyError, connected, open_study, quiet
 from .task import Task
 from .trial import PAUSE, Ended, Onlooker
 from .worker import work
 
-
-class StudyError(RuntimeError):
-    """A study cannot go on; what is in it is kept."""
+if TYPE_CHECKING:
+    from optuna.study import Study
 
 
 @dataclass(frozen=True)
@@ -56,26 +55,13 @@ class Order:
     threads: int | None = None
 
 
-def alone(order: Order, task: Task, onlooker: Onlooker) -> None:
-    """This process works.
-
-    Raises:
-        StudyError: the storage was lost.
-    """
-    package()
-    from sqlalchemy.exc import OperationalError
-
+def alone(order: Order, task: Task, study: Study, onlooker: Onlooker) -> None:
+    """This process works."""
     before = torch.get_num_threads()
     try:
         if order.threads is not None:
             torch.set_num_threads(order.threads)
-        until = time.monotonic() + order.seconds
-        with quiet(), connected(order.url, order.grace) as storage:
-            study = open_study(task, storage, order.study)
-            work(task, study, order.folder, order.limit, onlooker, until)
-    except (package().exceptions.StorageInternalError, OperationalError) as error:
-        reason = str(error.__cause__ or error).splitlines()[0]
-        raise StudyError(f"The storage cannot be reached any more ({reason}); the same call goes on.") from error
+        work(task, study, order.folder, order.limit, onlooker, until=time.monotonic() + order.seconds)
     finally:
         torch.set_num_threads(before)
 
@@ -184,7 +170,9 @@ def _member(order: Order, connection: Connection) -> None:
         os.setsid()  # Ctrl-C at a terminal is for the one that looks on, who passes it on once
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        alone(order, order.make(), _Speaker(connection))
+        task = order.make()
+        with quiet(), connected(order.url, order.grace) as storage:
+            alone(order, task, open_study(task, storage, order.study), _Speaker(connection))
     except (KeyboardInterrupt, SystemExit):
         sys.exit(130)
     except StudyError as error:

@@ -26,6 +26,10 @@ SURPLUS = "surplus"  # the trial's attribute that says that there were enough wi
 _ATTEMPTS = 8
 
 
+class StudyError(RuntimeError):
+    """A study cannot go on; what is in it is kept."""
+
+
 def package() -> Any:
     """Optuna, or what to install."""
     try:
@@ -76,12 +80,21 @@ def connected(url: str, grace: int = GRACE) -> Iterator[RDBStorage]:
     Args:
         url: as SQLAlchemy writes it, such as `postgresql+psycopg://user@host/database`.
         grace: seconds without a sign of life, after which a process counts as dead.
+
+    Raises:
+        ValueError: it cannot be opened.
+        StudyError: it was lost.
     """
     if grace < 2:
         raise ValueError(f"'grace' must be 2 seconds or more, got {grace}.")
     found = _connect(url, grace)
+    from sqlalchemy.exc import OperationalError
+
     try:
         yield found
+    except (package().exceptions.StorageInternalError, OperationalError) as error:
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise StudyError(f"The storage cannot be reached any more ({reason}); the same call goes on.") from error
     finally:
         found.remove_session()
         found.engine.dispose()
