@@ -318,7 +318,7 @@ def test_a_storage_that_is_lost_is_told(tmp_path):
     from sqlalchemy.exc import OperationalError
 
     with (
-        pytest.raises(StudyError, match="The storage cannot be reached any more .*the same call goes on"),
+        pytest.raises(StudyError, match=r"The storage cannot be reached any more .*the same call goes on"),
         storage.connected(storage.default_url(tmp_path)),
     ):
         raise OperationalError("SELECT 1", {}, OSError("server closed the connection"))

@@ -52,7 +52,8 @@ def test_tune_ends_with_a_table_a_file_that_train_takes_and_a_report(elsewhere):
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert re.match(r"digits-logistic-adam-hd-\w{6}: 5 trials · ", lines[0])
-    assert lines[1].split() == ["trial", "loss", "lr", "hyper_lr", "epochs"]
+    assert lines[1] == "Trials, best first"
+    assert lines[2].split() == ["trial", "loss", "lr", "hyper_lr", "epochs"]
     assert len([line for line in done.stderr.splitlines() if re.match(r"\[\d/5\] trial \d: ", line)]) == 5
     command = shlex.split(re.search(r"^To train with it: (.*)$", done.stdout, re.MULTILINE)[1])
 
@@ -62,7 +63,7 @@ def test_tune_ends_with_a_table_a_file_that_train_takes_and_a_report(elsewhere):
     best = json.loads(Path(command[-1]).read_text())
     assert run.config.as_dict() == best
     assert (run.status, run.config.split) == ("finished", "full")
-    assert lines[2].split()[2:4] == [f"{run.config.options[name]:.4g}" for name in ("lr", "hyper_lr")]
+    assert lines[3].split()[2:4] == [f"{run.config.options[name]:.4g}" for name in ("lr", "hyper_lr")]
 
     text = Path(re.search(r"^Report: (.*)$", done.stdout, re.MULTILINE)[1]).read_text()
     page = Page(text)

@@ -102,7 +102,10 @@ def tune(
         int | None,
         typer.Option(help="At most.", show_default="20; paper: 200", rich_help_panel="Training"),
     ] = None,
-    batch_size: o.BatchSize = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Examples in a step.", show_default="searched; else 64", rich_help_panel="Training"),
+    ] = None,
     paper: o.Paper = False,
     augment: o.Augment = None,
     schedule: o.Schedule = None,
@@ -230,8 +233,10 @@ def _print(found: lab.Result, command: str | None) -> None:
         (str(row.number), f"{row.loss:.5g}", *(spelled(row.found[name]) for name in names), str(row.epochs))
         for row in found.ranked[:SHOWN]
     ]
-    title = "\n".join([f"{found.name}: {facts(found)}", *found.notes])
-    show.print_table(Table(title, ("trial", "loss", *names, "epochs"), rows, left=0))
+    print("\n".join([f"{found.name}: {facts(found)}", *found.notes]))
+    if rows:
+        title = "Best trials" if len(found.ranked) > SHOWN else "Trials, best first"
+        show.print_table(Table(title, ("trial", "loss", *names, "epochs"), rows, left=0))
     print()
     if found.config is not None:
         print(f"Best: {found.folder / BEST}\nTo train with it: {command}")
