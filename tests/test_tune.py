@@ -260,6 +260,24 @@ def test_a_process_that_was_taken_for_dead_loses_its_trial_but_not_its_work(tmp_
     assert len(records.load(found.folder)) == 2
 
 
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+def test_a_trial_that_is_interrupted_is_the_first_when_the_study_goes_on(tmp_path, signal):
+    class Impatient(Nobody):
+        def epoch(self, number, config, epoch, loss):
+            if number == 1:
+                raise signal
+
+    with pytest.raises(signal):
+        tune(small(), tmp_path, trials=3, onlooker=Impatient())
+    seen = Seen()
+    found = tune(small(), tmp_path, trials=3, onlooker=seen)
+    assert [one.number for one in seen.ends] == [2, 3]
+    assert [row.number for row in found.trials] == [0, 2, 3]
+    assert [row.found for row in found.trials[:2]] == [
+        row.found for row in tune(small(), tmp_path / "b", trials=2).trials
+    ]
+
+
 def test_a_trial_waits_for_the_run_of_another_that_asks_the_same(tmp_path, monkeypatch):
     calls = []
 

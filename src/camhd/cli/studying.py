@@ -40,11 +40,20 @@ def ending(trial: Ended) -> str:
     >>> ending(Ended(3, "pruned", 0.5, {"lr": 0.01}, "", 4))
     'trial 3: loss 0.5000  lr 0.01  stopped as hopeless'
     """
-    words = [f"trial {trial.number}:", *([] if trial.loss is None else [f"loss {trial.loss:.4f} "])]
+    words = [f"trial {trial.number}:", *([] if trial.loss is None else [f"loss {told(trial.loss)} "])]
     words += [f"{name} {spelled(value)} " for name, value in trial.found.items()]
     why = trial.error.partition("\n")[0] or "its process died too often"
     how = {"complete": "", "pruned": "stopped as hopeless", "fail": f"failed: {why}"}
     return " ".join([*words, how[trial.state]]).rstrip()
+
+
+def told(loss: float) -> str:
+    """A loss for people.
+
+    >>> told(0.25), told(3e20), told(float("inf"))
+    ('0.2500', '3e+20', 'inf')
+    """
+    return f"{loss:.4f}" if loss < 1e4 else f"{loss:.4g}"
 
 
 class _Lines:
@@ -72,12 +81,11 @@ class _Bar:
 
     def epoch(self, trial: int, config: RunConfig, epoch: int, loss: float) -> None:
         fold = f" {config.split}" if config.split.startswith("fold") else ""
-        now = f"trial {trial}{fold} epoch {epoch}/{config.epochs} loss {loss:.4f}"
+        now = f"trial {trial}{fold} epoch {epoch}/{config.epochs} loss {told(loss)}"
         self._bars.update(self._task, now=escape(now))
 
     def ended(self, trial: Ended) -> None:
         self._bars.console.print(escape(ending(trial)))
 
     def count(self, done: int, best: float | None) -> None:
-        told = "" if best is None else f"best {best:.4f}"
-        self._bars.update(self._task, completed=done, best=told)
+        self._bars.update(self._task, completed=done, best="" if best is None else f"best {told(best)}")

@@ -41,7 +41,8 @@ def contour(one: Dimension, other: Dimension, rows: Sequence[Row], best: Row) ->
         least[x.place(row.found[one.name]), y.place(row.found[other.name])] = row
     losses = sorted(row.loss for row in least.values())
     levels = sorted({losses[round(part * (len(losses) - 1) / len(RAMP))] for part in range(len(RAMP) + 1)})
-    map_ = _filled(list(least), [row.loss for row in least.values()], levels)
+    scale = math.log if losses[0] > 0 else float
+    map_ = _filled(list(least), [scale(row.loss) for row in least.values()], [scale(level) for level in levels])
     dots = []
     for (right, up), row in least.items():
         kind, size = ("top", 6) if row is best else ("at", 3)

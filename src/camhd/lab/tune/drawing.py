@@ -6,12 +6,14 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from .result import Row
 from .space import Choices, Dimension
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 360, 260, 62, 12, 10, 44
+BEYOND = 100.0  # times the median loss, above which a trial is drawn at the edge
 # From little loss to much; viridis, which is readable in grey and to the colour-blind.
 RAMP = ("#fde725", "#addc30", "#5ec962", "#28ae80", "#21918c", "#2c728e", "#3b528b", "#472d7b", "#440154")
 STYLE = """
@@ -48,10 +50,11 @@ class Axis:
     words: Mapping[str, float] | None = None
 
     def place(self, value: Any) -> float:
-        """Between 0 and 1."""
+        """Between 0 and 1; what is beyond an end stands there."""
         number = self.words[str(value)] if self.words is not None else float(value)
         number = math.log10(number) if self.log else number
-        return (number - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        part = (number - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return min(max(part, 0.0), 1.0)
 
 
 def axis_of(one: Dimension) -> Axis:
@@ -72,8 +75,8 @@ def axis_of(one: Dimension) -> Axis:
 
 
 def loss_axis(losses: Sequence[float]) -> Axis:
-    """Of the losses that are finite."""
-    low, high = min(losses), max(losses)
+    """Of losses that are finite; those far above the others are left beyond its end."""
+    low, high = min(losses), min(max(losses), BEYOND * abs(median(losses)))
     if low <= 0:
         high = high if high > low else low + 1
         return Axis("loss", low, high, False, tuple((v, f"{v:.3g}") for v in (low, (low + high) / 2, high)))
@@ -86,7 +89,7 @@ def _logarithmic(name: str, low: float, high: float) -> Axis:
     marks = [10.0**power for power in powers][:: max(1, math.ceil(len(powers) / 6))]
     if len(marks) < 3:
         marks = [10 ** (ends[0] + part * (ends[1] - ends[0]) / 3) for part in range(4)]
-    return Axis(name, *ends, True, tuple((v, f"{v:.2g}") for v in marks))
+    return Axis(name, *ends, True, tuple((v, f"{v:.3g}") for v in marks))
 
 
 def frame(x: Axis, y: Axis, inside: str, label: str, width: int = WIDTH, height: int = HEIGHT) -> str:

@@ -112,13 +112,14 @@ def _figures(found: Result) -> str:
         return ""
     known = [row for row in found.trials if math.isfinite(row.loss) and len(row.found) == len(found.task.space)]
     told = (
-        "Filled: judged. Rings: stopped as hopeless, with the loss at that time. Orange: the best. Diverged: not shown."
+        "Filled: judged. Rings: stopped as hopeless, with the loss at that time. Orange: the best. What diverged is "
+        "not shown, and losses of more than a hundred times the median are at the edge."
     )
     cards = [
         _card("One trial after another", f"{told} The line is the least loss so far.", drawing.history(known, best))
     ]
     if found.importances:
-        about = "How much of the variance of the judged losses each explains, alone and with others (fANOVA)."
+        about = "How much each explains of the variance of the logarithm of the judged losses (fANOVA)."
         cards.append(_card("Importance", about, drawing.importances(found.importances)))
     plots = "".join(f'<figure class="plot">{one}</figure>' for one in drawing.slices(found.task.space, known, best))
     cards.append(_card("Slices", told, f'<div class="plots">{plots}</div>'))

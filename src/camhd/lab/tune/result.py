@@ -16,6 +16,7 @@ from .trial import BEST_EPOCHS, ERROR, RUNS, SPENT, WORST
 
 if TYPE_CHECKING:
     from optuna.study import Study
+    from optuna.trial import FrozenTrial
 
 BEST, REPORT = "best.json", "report.html"
 ENOUGH = 4  # judged trials, without which nothing is said of importance
@@ -116,12 +117,17 @@ def result(task: Task, study: Study, folder: Path) -> Result:
 
 
 def _importances(study: Study, names: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
-    """Each name's share of the variance of the loss, as fANOVA tells it."""
+    """Each name's share of the variance of the logarithm of the loss, as fANOVA tells it."""
     judged = [row for row in rows if row.state == "complete" and math.isfinite(row.loss)]
     varied = [name for name in names if len({str(row.found.get(name)) for row in judged}) > 1]
     if len(judged) < ENOUGH or len({row.loss for row in judged}) < 2 or not varied:
         return {}
     evaluator = package().importance.FanovaImportanceEvaluator(seed=0)
+    positive = all(row.loss > 0 for row in judged)
+
+    def target(trial: FrozenTrial) -> float:
+        return math.log(trial.value) if positive and trial.value else trial.value or 0.0
+
     with unwarned():
-        found = package().importance.get_param_importances(study, evaluator=evaluator, params=varied)
+        found = package().importance.get_param_importances(study, evaluator=evaluator, params=varied, target=target)
     return {name: float(value) for name, value in found.items()}
