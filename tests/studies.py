@@ -22,9 +22,9 @@ import camhd
 
 SOURCES = str(Path(camhd.__file__).parents[1])
 
-# A model that says where it is, and stays there while a file exists.
+# A model that says where it is, and stays there while a file exists, or until Ctrl-C has been heard.
 HELD = """
-import os, time
+import os, signal, time
 from pathlib import Path
 
 import torch
@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 class Held(nn.Linear):
     def forward(self, x):
         (HERE / f"at-{os.getpid()}").touch()
-        while (HERE / "hold").exists():
+        while (HERE / "hold").exists() and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             time.sleep(0.02)
         return super().forward(x)
 

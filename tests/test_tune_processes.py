@@ -75,8 +75,8 @@ def test_workers_share_an_sqlite_study_that_survives_a_kill_and_ctrl_c_and_goes_
     assert parent.pid not in numbers
     studies.kill(numbers[0])
     parent.send_signal(signal.SIGINT)
-    studies.release(tmp_path)
     out, err = parent.communicate()
+    studies.release(tmp_path)
     assert parent.returncode == 130, (out, err)
     assert "Stopped. To go on:\n  python -m camhd tune --model held.py:network" in err
     assert "Traceback" not in err
