@@ -140,7 +140,8 @@ def test_functions_of_ones_own_are_trained_by_the_command_that_is_printed(elsewh
         "    return torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)\n"
     )
     done = call("tune", "--model", "logistic", "--optimizer", "mine.py:sgd", "--option", "momentum=0.5", "--epochs", 1,
-                "--search", "batch_size=128,256", "--search", "lr=0.1..1.0", "--trials", 1)  # fmt: skip
+                "--search", "batch_size=128,256", "--search", "lr=0.1..1.0", "--trials", 1, "--schedule", "cosine",
+                "--dtype", "float64", "--search", "loss_scale=2.0", "--seed", 3)  # fmt: skip
     assert done.exit_code == 0, done.output
     command = shlex.split(re.search(r"^To train with it: (.*)$", done.stdout, re.MULTILINE)[1])
     trained = call(*command[1:])

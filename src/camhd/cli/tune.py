@@ -162,7 +162,7 @@ def tune(
     except (KeyboardInterrupt, SystemExit) as stop:
         print(f"\nStopped. To go on:\n  {o.same_command(context)}", file=sys.stderr)
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
-    command = _command(found, model, data, optimizer, option)
+    command = _command(found, model, data, optimizer)
     if json:
         print(to_json(_as_dict(found, command), indent=1))
     else:
@@ -208,19 +208,22 @@ def _threads(threads: int | None, workers: int) -> int:
     return torch.get_num_threads() if threads is not None else min(torch.get_num_threads(), share)
 
 
-def _command(found: lab.Result, model: str, data: str, optimizer: str, option: list[str] | None) -> str | None:
+def _command(found: lab.Result, model: str, data: str, optimizer: str) -> str | None:
     """What trains with the best configuration; its file alone is not enough where functions of the user's are."""
-    if found.config is None or found.best is None:
+    config = found.config
+    if config is None:
         return None
     if found.task.named:
         return shlex.join(["camhd", "train", "--config", str(found.folder / BEST)])
     words = ["camhd", "train", "--model", model, "--data", data, "--optimizer", optimizer]
-    settings = {"epochs": found.config.epochs, "batch_size": found.config.batch_size, "seed": found.config.seed}
-    chosen = dict(found.best.found)
-    settings |= {name: chosen.pop(name) for name in ("augment", "loss_scale", "batch_size") if name in chosen}
-    words += [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    texts = [*(option or ()), *(f"{name}={_exact(value)}" for name, value in chosen.items())]
-    return shlex.join([*words, *(word for text in texts for word in ("--option", text))])
+    words += ["--epochs", str(config.epochs), "--batch-size", str(config.batch_size), "--seed", str(config.seed)]
+    for name in ("augment", "schedule", "loss_scale", "dtype", "device"):
+        value = getattr(config, name)
+        words += [] if value == getattr(Settings(), name) else [f"--{name.replace('_', '-')}", str(value)]
+    if found.task.settings.rates_every is not None:
+        words += ["--rates-every", str(config.rates_every)]
+    options = [f"{name}={_exact(value)}" for name, value in config.options.items()]
+    return shlex.join([*words, *(word for text in options for word in ("--option", text))])
 
 
 def _exact(value: Any) -> str:

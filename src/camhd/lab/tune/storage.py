@@ -153,9 +153,9 @@ def open_study(task: Task, storage: RDBStorage, name: str | None = None) -> Stud
         study.set_user_attr(SPEC, spec)
     elif kept != spec:
         ours, theirs = from_json(spec), from_json(kept)
-        what = next(key for key in ours if ours[key] != theirs.get(key))
+        what = next((key for key in ours if ours[key] != theirs.get(key)), "specification")
         raise ValueError(
-            f"the study {name!r} exists and has another {what}: {theirs.get(what)!r}, not {ours[what]!r}; "
+            f"the study {name!r} exists and has another {what}: {theirs.get(what)!r}, not {ours.get(what)!r}; "
             "choose another name with 'study', or leave it out."
         )
     return study  # type: ignore[no-any-return]
