@@ -15,6 +15,7 @@ from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memor
 from . import data, show
 from .report import report
 from .train import compare, show_runs, train
+from .tune import tune
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 
 app.command()(compare)
 app.command()(train)
+app.command()(tune)
 app.command("show")(show_runs)
 app.command()(report)
 app.add_typer(data.app, name="data")

@@ -118,7 +118,10 @@ def train(
     rates_every: o.RatesEvery = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Run a record again: its folder, or its config.json.", rich_help_panel="Records"),
+        typer.Option(
+            help="Run a record again: its folder, or its config.json; or train with the best.json of camhd tune.",
+            rich_help_panel="Records",
+        ),
     ] = None,
     folder: o.Folder = Path("runs"),
     resume: Annotated[
@@ -237,9 +240,18 @@ def _again(context: typer.Context, config: Path, threads: int | None) -> Job:
         raise ValueError(
             f"'config' has all settings of the run, so '{others[0]}' cannot be given with it; leave it out."
         )
-    job = again(records.read(config if config.is_dir() else config.parent).config)
+    job = again(_read_config(config))
     o.set_threads(threads, job)
     return job
+
+
+def _read_config(path: Path) -> records.RunConfig:
+    if not path.is_file():
+        return records.read(path).config
+    try:
+        return records.RunConfig.from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"'config' {str(path)!r} cannot be read: {error}") from None
 
 
 def _carry_out(
