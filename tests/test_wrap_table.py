@@ -1,8 +1,8 @@
 """`camhd.wrap` over every optimizer in torch.optim and over those of other packages: autograd agrees, or it is refused.
 
-Neither oracle knows our code. `goes_straight` steps the plain optimizer through the same points with one learning
-rate and with changing ones: is each step proportional to its own, and the next one unchanged? `torch.autograd` differentiates the loss after the move
-that a plain twin with lr = 1 makes.
+Neither oracle knows our code. `goes_straight` steps the plain optimizer through the same points with one learning rate
+and with changing ones: is each step proportional to its own, and the next one unchanged? `torch.autograd`
+differentiates the loss after the move that a plain twin with lr = 1 makes.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..baselines import L4
 from ..levels import Family
 from ..optim import Optimizer
+from ..tree import Kappas, Move
 from .summary import summarize
 
 LIMIT = 64
@@ -112,6 +113,35 @@ def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
         return total / max(1, sum(tensor.numel() for tensor in tensors))
     values = _plain_rates(optimizer)
     return None if values is None else sum(values) / len(values)
+
+
+def effective(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
+    """What each param group moves with now, in one number: the mean over its scalars of the combined rate κ.
+
+    It has everything in it: learned rates, γ, `decay` and what a scheduler makes of the group's lr. The group's own
+    `lr` is the schedule alone. For an optimizer without a tree the two are the same; None if there is no rate (yet).
+
+    Args:
+        optimizer: any torch optimizer.
+
+    >>> from camhd import SGD
+    >>> opt = SGD(torch.nn.Linear(2, 2), lr=0.5)
+    >>> opt.param_groups[0]["lr"] = 0.25  # a scheduler's doing
+    >>> effective(opt)
+    [0.25]
+    """
+    if not isinstance(optimizer, Optimizer):
+        return _plain_rates(optimizer)
+    tree, rates = optimizer._tree, optimizer._group_rates()
+    moves = [Move(tree.factor(group), tree.config.decay(tree.state.step + 1)) for group in rates]
+    limits = [group.lr_limit for group in rates]
+    kappas = Kappas(tree.config, tree.cells, tree.state, tree.state.weights, moves, limits)
+    totals, counts = [0.0] * len(rates), [0] * len(rates)
+    for slot in tree.layout.slots:
+        kappa = kappas.at(slot.index)
+        totals[slot.group] += float(kappa.double().mean()) * slot.numel if slot.numel else 0.0
+        counts[slot.group] += slot.numel
+    return [total / max(count, 1) for total, count in zip(totals, counts, strict=True)]
 
 
 def _levels(optimizer: Optimizer) -> dict[str, list[Tensor]]:
