@@ -47,13 +47,17 @@ def scalars(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dict
     >>> sorted(scalars(Adam(torch.nn.Sequential(torch.nn.Linear(4, 2)), lr=0.5)).items())
     [('lr/0', 0.5), ('rates/global', 0.5), ('rates/layer/0', 0.5), ('weights/global', 0.5), ('weights/layer', 0.5)]
     """
-    rates, moving = snapshot(optimizer, limit), effective(optimizer)
-    if rates is None or moving is None:
+    rates = snapshot(optimizer, limit)
+    if rates is None:
         return {}
-    assert optimizer is not None
-    found = {
-        f"lr/{group.get('name', i)}": lr
-        for i, (group, lr) in enumerate(zip(optimizer.param_groups, moving, strict=True))
-    }
     record = {"rates": rates, "weights": weights(optimizer)}
-    return found | {tag(*where): value for *where, value in numbers(record, groups(optimizer, limit))}
+    return moving(optimizer) | {tag(*where): value for *where, value in numbers(record, groups(optimizer, limit))}
+
+
+def moving(optimizer: torch.optim.Optimizer | None) -> dict[str, float]:
+    """What each param group moves with, by `"lr/<name or number of the group>"`."""
+    lrs = effective(optimizer)
+    if optimizer is None or lrs is None:
+        return {}
+    names = [group.get("name", i) for i, group in enumerate(optimizer.param_groups)]
+    return {f"lr/{name}": lr for name, lr in zip(names, lrs, strict=True)}

@@ -15,7 +15,7 @@ import torch
 from typing_extensions import Self
 
 from ..optim import Optimizer
-from .flat import Record, numbers, scalars, tag
+from .flat import Record, moving, numbers, scalars, tag
 from .reading import LIMIT, groups, snapshot, weights
 from .summary import BINS
 
@@ -132,10 +132,14 @@ class _Csv(_Sink):
 
 
 class _TensorBoard(_Sink):
-    def __init__(self, writer: Any, names: Callable[[], Mapping[str, list[str] | None]]) -> None:
-        self.writer, self.names = writer, names
+    def __init__(
+        self, writer: Any, names: Callable[[], Mapping[str, list[str] | None]], optimizer: torch.optim.Optimizer
+    ) -> None:
+        self.writer, self.names, self.optimizer = writer, names, optimizer
 
     def write(self, step: int, record: Record) -> None:
+        for name, value in moving(self.optimizer).items():
+            self.writer.add_scalar(name, value, step)
         for kind, level, name, value in numbers(record, self.names()):
             self.writer.add_scalar(tag(kind, level, name), value, step)
         for level, found in record["rates"].items():
@@ -169,7 +173,7 @@ def _sink(to: Any, optimizer: torch.optim.Optimizer, limit: int, append: bool) -
     if isinstance(to, (str, os.PathLike)):
         return _Csv(Path(to), names, append)
     if hasattr(to, "add_scalar"):
-        return _TensorBoard(to, names)
+        return _TensorBoard(to, names, optimizer)
     log = getattr(to, "log_metrics", None) or getattr(to, "log", None)
     if callable(log) and "step" in inspect.signature(log).parameters:  # Python's own logging has another log()
         return _Metrics(log, optimizer, limit)
