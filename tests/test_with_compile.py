@@ -1,4 +1,4 @@
-"""Compiled models with our optimizers, and models and steps that are compiled both (the step alone: test_compile.py)."""
+"""Compiled models with our optimizers, and models and steps both compiled (the step alone: test_compile.py)."""
 
 from __future__ import annotations
 

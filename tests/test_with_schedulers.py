@@ -132,7 +132,7 @@ def test_optimizer_and_scheduler_go_on_from_a_checkpoint(name: str) -> None:
 
 
 def test_warm_up_from_zero_by_hand() -> None:
-    """c = 0, ½, 1: a step that does not move teaches nothing, half a step teaches half."""
+    """With c = 0, ½, 1: a step that does not move teaches nothing, half a step teaches half."""
     p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = camhd.SGD([p], lr=0.1, levels=("global",), hyper_lr=1e-3)
     scheduler = lr_scheduler.LambdaLR(optimizer, lambda t: min(1.0, t / 2))

@@ -19,14 +19,14 @@ def lightning_callback(every: int = 50, *, limit: int = LIMIT) -> Any:
     `"Adam-1/rates/global"`.
 
     Args:
-        every: how many batches that stepped lie between two entries.
+        every: how many steps lie between two entries. They stand at Lightning's own count, which begins at 0.
         limit: up to how many rates of a level are written one by one.
 
     Example:
         `lightning.Trainer(callbacks=[camhd.report.lightning_callback(every=10)])`
     """
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise ValueError(f"'every' must be a number of batches from 1 on, got {every!r}.")
+        raise ValueError(f"'every' must be a number of steps from 1 on, got {every!r}.")
 
     class RateMonitor(_callback_class()):  # type: ignore[misc]
         """Rates to the loggers; see `camhd.report.lightning_callback`."""
@@ -39,12 +39,13 @@ def lightning_callback(every: int = 50, *, limit: int = LIMIT) -> Any:
                 raise ValueError("lightning_callback() writes to the trainer's loggers, but it has none; give it one.")
 
         def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-            step = _step_of(trainer)
-            if step == self.last or step % every:  # a batch whose gradients were only accumulated is no step
+            if trainer.global_step == self.last:  # a batch whose gradients were only accumulated is no step
                 return
-            self.last = step
-            for logger in trainer.loggers:
-                logger.log_metrics(_metrics(trainer.optimizers, limit), step=step)
+            self.last = trainer.global_step
+            step = _step_of(trainer)
+            if (step + 1) % every == 0:
+                for logger in trainer.loggers:
+                    logger.log_metrics(_metrics(trainer.optimizers, limit), step=step)
 
     return RateMonitor()
 
@@ -61,7 +62,7 @@ def _callback_class() -> Any:
 
 
 def _step_of(trainer: Any) -> int:
-    """The step that Lightning itself puts beside what a module logs."""
+    """The step that Lightning itself puts beside what a module logs at this batch, from 0."""
     return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
 
 
