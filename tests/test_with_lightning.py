@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,28 @@ def loader() -> Any:
     random = torch.Generator().manual_seed(5)
     x = torch.randn(64, 4, generator=random)
     return DataLoader(TensorDataset(x, x.sum(1, keepdim=True).sin()), batch_size=8)  # 8 batches an epoch
+
+
+class Batches:
+    """The same batches from a loader that knows where it is: what Lightning needs to resume within an epoch."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[Any]:
+        first = self.at % len(self)
+        for self.at, batch in enumerate(loader(), start=1):
+            if self.at > first:
+                yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
 
 
 class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
@@ -139,10 +162,10 @@ def test_the_trainer_makes_the_steps_of_a_loop_of_ones_own(make: Any, tmp_path: 
 def test_an_interrupted_run_goes_on_exactly(make: Any, at: int, tmp_path: Path) -> None:
     whole = Module(make)
     first = trainer(tmp_path, callbacks=[saver(tmp_path, every_n_train_steps=at)])
-    first.fit(whole, loader())
+    first.fit(whole, Batches())
     resumed = Module(make)
     second = trainer(tmp_path, callbacks=[saver(tmp_path, every_n_train_steps=at)])
-    second.fit(resumed, loader(), ckpt_path=tmp_path / f"step={at}.ckpt")
+    second.fit(resumed, Batches(), ckpt_path=tmp_path / f"step={at}.ckpt")
     assert resumed.losses == whole.losses[at:]
     assert len(resumed.losses) == 32 - at
     for one, other in zip(whole.net.parameters(), resumed.net.parameters(), strict=True):
