@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import camhd
+from examples_run import run
 
 for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY"):
     os.environ.setdefault(name, "1")  # no test asks for the network
@@ -121,7 +122,7 @@ def test_without_learning_the_trainer_gives_what_torchs_optimizer_gives(tmp_path
 
 
 def test_clipping_and_accumulation_of_the_trainer(tmp_path: Path) -> None:
-    """Four quarters of a batch are the batch; the Trainer clips at norm 1 by itself. No dropout, which draws by batch."""
+    """Four quarters of a batch are the batch; the Trainer clips at norm 1 by itself. Dropout would draw by batch."""
 
     def make(model: Any) -> Any:
         for part in model.modules():
@@ -217,3 +218,12 @@ def test_accelerates_mixed_precision_trains() -> None:
     session.train(6)
     assert sum(session.losses[-8:]) < sum(session.losses[:8])
     assert session.inner.skipped == 0
+
+
+def test_the_examples_run(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    found = run("with_transformers", folder=str(tmp_path / "a"), steps=20)
+    assert curve(found)[-1] < curve(found)[0]
+    accelerate.state.AcceleratorState._reset_state(True)
+    first, second = run("with_accelerate", folder=str(tmp_path / "b"), epochs=2)
+    assert first == second

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import camhd
 from cases import EXACT
+from examples_run import run
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # whatever it says while it is imported
@@ -287,3 +288,9 @@ def test_rates_go_to_lightnings_csv_and_tensorboard_loggers(tmp_path: Path) -> N
         direct.log()
     csv2.save()
     assert "rates/layer/3" in (Path(csv2.log_dir) / "metrics.csv").read_text().splitlines()[0]
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    found = run("with_lightning", folder=str(tmp_path), epochs=2)
+    assert "rates/layer/0" in (Path(found.logger.log_dir) / "metrics.csv").read_text()
