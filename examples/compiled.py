@@ -5,6 +5,8 @@ python examples/compiled.py
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -15,7 +17,7 @@ def main(steps: int = 20, backend: str = "inductor") -> dict[str, float]:
     """Fit a function with everything compiled; the layers' rates."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
-    compiled = torch.compile(model, backend=backend)
+    compiled: Any = torch.compile(model, backend=backend)
     # Names and levels are those of the model itself: no "_orig_mod." anywhere. lr is a tensor, as torch asks for
     # where a scheduler changes it between compiled steps.
     opt = camhd.Adam(compiled, lr=torch.tensor(1e-2), backend="foreach")

@@ -21,7 +21,8 @@ def main(steps: int = 200) -> list[float]:
     x = torch.linspace(-3, 3, 128)[:, None]
 
     def loss_of(theta: dict[str, Tensor]) -> Tensor:
-        return (functional_call(network, theta, (x,)) - x.sin()).square().mean()
+        found: Tensor = functional_call(network, theta, (x,))
+        return (found - x.sin()).square().mean()
 
     losses = []
     for _ in range(steps):

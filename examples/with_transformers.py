@@ -34,7 +34,8 @@ def main(folder: str = "runs", steps: int = 60) -> Any:
         vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
     )
     model = transformers.GPT2LMHeadModel(config)
-    block = camhd.levels.Block(lambda name: ".".join(name.split(".")[:3]))  # "transformer.h.0", "transformer.h.1", …
+    # One rate for each of "transformer.h.0", "transformer.h.1", …, and for each part before and after these blocks.
+    block = camhd.levels.Block(lambda name: ".".join(name.split(".")[: 3 if ".h." in name else 2]))
     opt = camhd.AdamW(model, lr=3e-3, weight_decay=0.01, levels=("global", block, "layer"))
     scheduler = transformers.get_cosine_schedule_with_warmup(opt, num_warmup_steps=10, num_training_steps=steps)
     settings = transformers.TrainingArguments(

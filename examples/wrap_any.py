@@ -5,6 +5,8 @@ python examples/wrap_any.py
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -13,7 +15,7 @@ import camhd
 
 def main(steps: int = 100) -> dict[str, str]:
     """Every optimizer of torch.optim on one small problem: its last loss, or why it cannot be wrapped."""
-    kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
+    kinds: list[Any] = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
     verdicts = {}
     for kind in kinds:
         if not issubclass(kind, torch.optim.Optimizer) or kind is torch.optim.Optimizer:

@@ -1,13 +1,14 @@
-"""The examples that need nothing but torch and scikit-learn run, and do what they say."""
+"""The examples, and those of the page "Using camhd with …", that need no other framework run and do what they say."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from examples_run import EXAMPLES, run
+from examples_run import EXAMPLES, blocks, run, run_blocks
 
 
 def test_schedules() -> None:
@@ -55,3 +56,20 @@ def test_wrap_any() -> None:
 def test_every_example_says_how_to_run_it() -> None:
     for path in EXAMPLES.glob("*.py"):
         assert f"python examples/{path.name}" in path.read_text().split('"""')[1], path.name
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, when it compiles
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    torch._dynamo.reset()
+    monkeypatch.chdir(tmp_path)
+    assert len(blocks("using-with.md")) == 11
+    run_blocks("using-with.md")
+    assert "the state after a step depends on lr" in capsys.readouterr().out
+    assert len((tmp_path / "rates.csv").read_text().splitlines()) > 3
+
+
+def test_the_page_names_every_example() -> None:
+    text = (EXAMPLES.parent / "docs" / "using-with.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"examples/(\w+)\.py", text))
+    assert named <= {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {"schedules", "mixed_precision", "with_lightning", "with_transformers", "with_accelerate", "gan"} <= named

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import camhd
-from examples_run import run
+from examples_run import run, run_blocks
 
 for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY"):
     os.environ.setdefault(name, "1")  # no test asks for the network
@@ -227,3 +227,11 @@ def test_the_examples_run(tmp_path: Path) -> None:
     accelerate.state.AcceleratorState._reset_state(True)
     first, second = run("with_accelerate", folder=str(tmp_path / "b"), epochs=2)
     assert first == second
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerate.state.AcceleratorState._reset_state(True)
+    monkeypatch.chdir(tmp_path)
+    found = run_blocks("using-with.md", "huggingface")
+    assert found["opt"].tree.state.step == 12
+    assert (tmp_path / "out" / "checkpoint-8").is_dir()

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import camhd
 from cases import EXACT
-from examples_run import run
+from examples_run import run, run_blocks
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # whatever it says while it is imported
@@ -294,3 +294,9 @@ def test_the_example_runs(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     found = run("with_lightning", folder=str(tmp_path), epochs=2)
     assert "rates/layer/0" in (Path(found.logger.log_dir) / "metrics.csv").read_text()
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run_blocks("using-with.md", "lightning")
+    assert found["trainer"].global_step == 12

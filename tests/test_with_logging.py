@@ -100,7 +100,7 @@ def test_pythons_own_logger_is_not_taken_for_one() -> None:
 @pytest.mark.parametrize("levels", [("global",), ("global", "layer", "unit"), ("layer", "parameter")])
 @pytest.mark.parametrize("form", ["normalized", "per-layer softmax", "network"])
 def test_what_a_group_moves_with_is_the_mean_of_what_its_scalars_move_with(levels: Any, form: str) -> None:
-    """Read off the next step: under plain SGD each scalar moves by κ·g. That step learns nothing, so its κ is today's."""
+    """Read off the next step: plain SGD moves each scalar by κ·g, and that step learns nothing, so its κ is today's."""
     model = build("mlp")
     options = learning("sgd", model, decay=0.01, lr_limit=0.005, weight_decay=0.0)
     second = {"lr": 0.004, "weight_decay": 0.0}
