@@ -33,8 +33,11 @@ def train(model: nn.Module, compiled: Any, optimizer: Any, steps: range, step: A
         (step or optimizer.step)()
 
 
-@pytest.mark.parametrize("kind", ["SGD", "Adam"])
-@pytest.mark.parametrize("levels", [("global", BLOCKS, "layer", "filter"), ("layer", "parameter")], ids=["four", "two"])
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [("SGD", ("global", BLOCKS, "layer", "filter")), ("Adam", ("layer", "parameter"))],
+    ids=["SGD-four", "Adam-two"],
+)
 def test_a_compiled_model_trains_as_the_model_and_has_its_names(kind: str, levels: Any) -> None:
     """torch.compile puts `_orig_mod.` before every name; no block, layer or rate shows it."""
     plain, model = build("cnn"), build("cnn")

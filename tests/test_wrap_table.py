@@ -84,6 +84,11 @@ def muon_and_adam(params: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer
     return made
 
 
+def lookahead(params: Any) -> torch.optim.Optimizer:
+    found: torch.optim.Optimizer = pytest.importorskip("pytorch_optimizer").Lookahead(torch.optim.SGD(params, lr=0.1))
+    return found
+
+
 PYPI = {
     "AdaBelief": of_pypi("AdaBelief", lr=0.01, weight_decay=0.1),
     "AdaBound": of_pypi("AdaBound", lr=0.01),  # its released code scales both bounds with lr
@@ -106,6 +111,7 @@ PYPI = {
     "AdaMod": of_pypi("AdaMod", NOT_LINEAR, lr=0.01),
     "D-Adaptation": of_pypi("dadaptation.DAdaptAdam", NOT_LINEAR, lr=1.0),
     "LaProp": of_pypi("LaProp", NOT_LINEAR, lr=0.01),
+    "Lookahead": Row(lookahead, "it steps another optimizer, its 'optimizer'; wrap that one instead"),
     "MADGRAD": of_pypi("MADGRAD", NOT_LINEAR, lr=0.01),
     "Prodigy": of_pypi("prodigyopt.Prodigy", NOT_LINEAR, lr=1.0),
     "Ranger": of_pypi("Ranger", NOT_LINEAR, lr=0.01),  # Lookahead, at every sixth step
@@ -170,6 +176,8 @@ def test_what_is_not_lr_times_a_direction_is_refused_with_the_reason(name: str) 
     if name == "torch.optim.Muon" and not hasattr(torch.optim, "Muon"):
         pytest.skip("this torch has no Muon")
     model = network(row.bias)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)  # as in mid-training
     before = copy.deepcopy(model.state_dict())
     inner = row.make(model.named_parameters())
     with pytest.raises(ValueError, match=rf"wrap\(\).*{row.refused}"):

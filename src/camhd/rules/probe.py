@@ -23,6 +23,9 @@ _IDENTITY = ("params", "param_names", "lr")  # of a param group: what no trial c
 def check_linear(inner: torch.optim.Optimizer, unit: float) -> None:
     """Refuse an optimizer whose step is not lr times a direction, with the reason."""
     name = type(inner).__name__
+    held = next((key for key, value in vars(inner).items() if isinstance(value, torch.optim.Optimizer)), None)
+    if held is not None:  # a trial would step that one, on the parameters themselves
+        raise ValueError(f"wrap() cannot use {name}: it steps another optimizer, its {held!r}; wrap that one instead.")
     for group in inner.param_groups:
         if "lr" not in group:
             raise ValueError(f"wrap() needs an optimizer with 'lr' in its param groups, but {name} has none.")
