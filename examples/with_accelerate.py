@@ -22,7 +22,7 @@ def main(folder: str = "runs/accelerate", epochs: int = 4) -> list[float]:
     digits = load_digits()
     x, y = torch.tensor(digits.data, dtype=torch.float32) / 16, torch.tensor(digits.target)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    opt = camhd.Adam(model, lr=3e-3)  # built before prepare(), read and logged through this name
+    opt = camhd.Adam(model, lr=3e-3)  # its rates are read through this name
     scheduler = torch.optim.lr_scheduler.ExponentialLR(opt, 0.99)
     net, prepared, loader, schedule = accelerator.prepare(
         model, opt, DataLoader(TensorDataset(x, y), batch_size=32), scheduler

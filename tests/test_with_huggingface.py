@@ -213,6 +213,17 @@ def test_accelerates_steps_are_those_of_a_loop_of_ones_own(tmp_path: Path) -> No
     assert session.inner.rates()["layer"] == pytest.approx(optimizer.rates()["layer"], rel=1e-5)
 
 
+def test_rates_are_read_through_accelerates_shell() -> None:
+    session, seen = Session(MAKERS["AdamW"]), []
+    assert session.optimizer is not session.inner
+    with camhd.report.RateLogger(session.optimizer, lambda step, _: seen.append(step), every=3):
+        session.train(1)
+    assert seen == [3, 6]
+    assert camhd.report.scalars(session.optimizer) == camhd.report.scalars(session.inner)
+    assert camhd.report.snapshot(session.optimizer) == camhd.report.snapshot(session.inner)
+    assert camhd.report.rate(session.optimizer) == session.inner.rates()["global"]
+
+
 def test_accelerates_mixed_precision_trains() -> None:
     session = Session(MAKERS["AdamW"], mixed_precision="bf16")
     session.train(6)

@@ -109,6 +109,7 @@ class Manual(Module):
             self.manual_backward(loss)
             optimizer.step()
         self.losses.append(float(loss.detach()))
+        assert "rates/layer/(root)" in camhd.report.scalars(self.optimizers()[0]), "Lightning's shell is looked into"
         return loss
 
 

@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from ..optim import Optimizer
 from .flat import Record, moving, numbers, scalars, tag
-from .reading import LIMIT, groups, snapshot, weights
+from .reading import LIMIT, groups, inside, snapshot, weights
 from .summary import BINS
 
 COLUMNS = ("step", "kind", "level", "name", "value")
@@ -55,6 +55,7 @@ class RateLogger:
         limit: int = LIMIT,
         append: bool = False,
     ) -> None:
+        optimizer = inside(optimizer)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"RateLogger needs a torch.optim.Optimizer, got {type(optimizer).__name__}.")
         if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):

@@ -42,6 +42,7 @@ def snapshot(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dic
     >>> found["layer"]["count"], sorted(found["unit"])
     (2, ['count', 'histogram', 'quantiles'])
     """
+    optimizer = inside(optimizer)
     if not isinstance(optimizer, Optimizer):
         values = _plain_rates(optimizer)
         return None if values is None else {LR: {"count": len(values), "values": values}}
@@ -67,6 +68,7 @@ def groups(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dict[
     >>> groups(Adam(torch.nn.Sequential(torch.nn.Linear(9, 3), torch.nn.Linear(3, 2))))
     {'global': ['global'], 'layer': ['0', '1']}
     """
+    optimizer = inside(optimizer)
     if not isinstance(optimizer, Optimizer):
         own = [] if optimizer is None else optimizer.param_groups
         return {LR: [str(group.get("name", i)) for i, group in enumerate(own)]} if own else {}
@@ -94,6 +96,7 @@ def weights(optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
     >>> weights(Adam(torch.nn.Linear(2, 2)))
     {'global': 0.5, 'layer': 0.5}
     """
+    optimizer = inside(optimizer)
     return optimizer.combination() if isinstance(optimizer, Optimizer) else {}
 
 
@@ -107,6 +110,7 @@ def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
     >>> round(rate(Adam(torch.nn.Linear(2, 2), lr=0.01)), 6)
     0.01
     """
+    optimizer = inside(optimizer)
     if isinstance(optimizer, Optimizer):
         tensors = next(iter(_levels(optimizer).values()))
         total = sum(float(tensor.sum()) for tensor in tensors)
@@ -130,6 +134,7 @@ def effective(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
     >>> effective(opt)
     [0.25]
     """
+    optimizer = inside(optimizer)
     if not isinstance(optimizer, Optimizer):
         return _plain_rates(optimizer)
     tree, rates = optimizer._tree, optimizer._group_rates()
@@ -142,6 +147,14 @@ def effective(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
         totals[slot.group] += float(kappa.double().mean()) * slot.numel if slot.numel else 0.0
         counts[slot.group] += slot.numel
     return [total / max(count, 1) for total, count in zip(totals, counts, strict=True)]
+
+
+def inside(optimizer: Any) -> Any:
+    """Our optimizer, where this is a shell around one, as accelerate's and Lightning's are; else what it is."""
+    found = optimizer
+    while not isinstance(found, Optimizer) and isinstance(getattr(found, "optimizer", None), torch.optim.Optimizer):
+        found = found.optimizer
+    return found if isinstance(found, Optimizer) else optimizer
 
 
 def _levels(optimizer: Optimizer) -> dict[str, list[Tensor]]:
