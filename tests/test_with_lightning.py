@@ -92,8 +92,6 @@ class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
 class Manual(Module):
     """The same by hand: two optimizers that take turns."""
 
-    automatic_optimization = False
-
     def configure_optimizers(self) -> Any:
         first, last = self.net[0], self.net[3]
         return camhd.Adam(first, lr=0.01, **FAST), camhd.SGD(last, lr=0.05, **FAST)
@@ -122,9 +120,8 @@ class SeededEpochs(lightning.Callback):  # type: ignore[misc, name-defined]
 
 def trainer(folder: Path, epochs: int = 4, **options: Any) -> Any:
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu", "devices": 1}
-    options.setdefault("logger", False)
-    options.setdefault("callbacks", [])
-    callbacks = [SeededEpochs(), *options.pop("callbacks")]
+    options = {"logger": False, **options}
+    callbacks = [SeededEpochs(), *options.pop("callbacks", [])]
     return lightning.Trainer(default_root_dir=folder, max_epochs=epochs, callbacks=callbacks, **quiet, **options)
 
 
@@ -284,11 +281,11 @@ def test_rates_go_to_lightnings_csv_and_tensorboard_loggers(tmp_path: Path) -> N
     read.Reload()
     rate = one.optimizers[0].rates()["layer"]["0"]
     assert read.Scalars("rates/layer/0")[-1].value == pytest.approx(rate, rel=1e-6)
-    csv2 = lightning.loggers.CSVLogger(tmp_path, name="own")
-    with camhd.report.RateLogger(one.optimizers[0], csv2, every=None) as direct:
+    own = lightning.loggers.CSVLogger(tmp_path, name="own")
+    with camhd.report.RateLogger(one.optimizers[0], own, every=None) as direct:
         direct.log()
-    csv2.save()
-    assert "rates/layer/3" in (Path(csv2.log_dir) / "metrics.csv").read_text().splitlines()[0]
+    own.save()
+    assert "rates/layer/3" in (Path(own.log_dir) / "metrics.csv").read_text().splitlines()[0]
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
