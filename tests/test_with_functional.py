@@ -40,6 +40,7 @@ def test_parameters_in_a_dict_with_gradients_of_torch_func_are_the_module(kind: 
     for name, p in model.named_parameters():
         torch.testing.assert_close(params[name].detach(), p.detach(), rtol=1e-10, atol=EXACT)
     assert functional.rates()["layer"] == pytest.approx(usual.rates()["layer"], rel=1e-10)
+    assert list(functional.rates()["layer"]) == ["rnn.gru", "head"]
     assert usual.rates()["global"] != 0.02
 
 
