@@ -7,7 +7,8 @@ with camhd.report.RateLogger(opt, to="rates.csv", every=100):
 from .flat import scalars
 from .lightning import lightning_callback
 from .logger import RateLogger
-from .reading import effective, groups, rate, snapshot, weights
+from .moving import effective
+from .reading import groups, rate, snapshot, weights
 from .summary import QUANTILES, SAMPLE
 
 __all__ = [

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from .reading import LIMIT, effective, groups, snapshot, weights
+from .moving import moving
+from .reading import LIMIT, groups, snapshot, weights
 from .summary import QUANTILES
 
 Record: TypeAlias = dict[str, Any]  # {"rates": snapshot, "weights": weights}
@@ -52,12 +53,3 @@ def scalars(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dict
         return {}
     record = {"rates": rates, "weights": weights(optimizer)}
     return moving(optimizer) | {tag(*where): value for *where, value in numbers(record, groups(optimizer, limit))}
-
-
-def moving(optimizer: torch.optim.Optimizer | None) -> dict[str, float]:
-    """What each param group moves with, by `"lr/<name or number of the group>"`."""
-    lrs = effective(optimizer)
-    if optimizer is None or lrs is None:
-        return {}
-    names = [group.get("name", i) for i, group in enumerate(optimizer.param_groups)]
-    return {f"lr/{name}": lr for name, lr in zip(names, lrs, strict=True)}

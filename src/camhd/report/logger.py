@@ -15,8 +15,10 @@ import torch
 from typing_extensions import Self
 
 from ..optim import Optimizer
-from .flat import Record, moving, numbers, scalars, tag
-from .reading import LIMIT, groups, inside, snapshot, weights
+from .flat import Record, numbers, scalars, tag
+from .moving import moving
+from .reading import LIMIT, groups, snapshot, weights
+from .shell import inside
 from .summary import BINS
 
 COLUMNS = ("step", "kind", "level", "name", "value")

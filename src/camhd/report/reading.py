@@ -11,7 +11,7 @@ from torch import Tensor
 from ..baselines import L4
 from ..levels import Family
 from ..optim import Optimizer
-from ..tree import Kappas, Move
+from .shell import inside
 from .summary import summarize
 
 LIMIT = 64
@@ -44,7 +44,7 @@ def snapshot(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dic
     """
     optimizer = inside(optimizer)
     if not isinstance(optimizer, Optimizer):
-        values = _plain_rates(optimizer)
+        values = plain_rates(optimizer)
         return None if values is None else {LR: {"count": len(values), "values": values}}
     found: dict[str, dict[str, Any]] = {}
     for level, tensors in _levels(optimizer).items():
@@ -115,46 +115,8 @@ def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
         tensors = next(iter(_levels(optimizer).values()))
         total = sum(float(tensor.sum()) for tensor in tensors)
         return total / max(1, sum(tensor.numel() for tensor in tensors))
-    values = _plain_rates(optimizer)
+    values = plain_rates(optimizer)
     return None if values is None else sum(values) / len(values)
-
-
-def effective(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
-    """What each param group moves with now, in one number: the mean over its scalars of the combined rate κ.
-
-    It has everything in it: learned rates, γ, `decay` and what a scheduler makes of the group's lr. The group's own
-    `lr` is the schedule alone. For an optimizer without a tree the two are the same; None if there is no rate (yet).
-
-    Args:
-        optimizer: any torch optimizer.
-
-    >>> from camhd import SGD
-    >>> opt = SGD(torch.nn.Linear(2, 2), lr=0.5)
-    >>> opt.param_groups[0]["lr"] = 0.25  # a scheduler's doing
-    >>> effective(opt)
-    [0.25]
-    """
-    optimizer = inside(optimizer)
-    if not isinstance(optimizer, Optimizer):
-        return _plain_rates(optimizer)
-    tree, rates = optimizer._tree, optimizer._group_rates()
-    moves = [Move(tree.factor(group), tree.config.decay(tree.state.step + 1)) for group in rates]
-    limits = [group.lr_limit for group in rates]
-    kappas = Kappas(tree.config, tree.cells, tree.state, tree.state.weights, moves, limits)
-    totals, counts = [0.0] * len(rates), [0] * len(rates)
-    for slot in tree.layout.slots:
-        kappa = kappas.at(slot.index)
-        totals[slot.group] += float(kappa.double().mean()) * slot.numel if slot.numel else 0.0
-        counts[slot.group] += slot.numel
-    return [total / max(count, 1) for total, count in zip(totals, counts, strict=True)]
-
-
-def inside(optimizer: Any) -> Any:
-    """Our optimizer, where this is a shell around one, as accelerate's and Lightning's are; else what it is."""
-    found = optimizer
-    while not isinstance(found, Optimizer) and isinstance(getattr(found, "optimizer", None), torch.optim.Optimizer):
-        found = found.optimizer
-    return found if isinstance(found, Optimizer) else optimizer
 
 
 def _levels(optimizer: Optimizer) -> dict[str, list[Tensor]]:
@@ -172,7 +134,8 @@ def _levels(optimizer: Optimizer) -> dict[str, list[Tensor]]:
     return found
 
 
-def _plain_rates(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
+def plain_rates(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
+    """The rates of an optimizer without a tree, by param group."""
     if optimizer is None:
         return None
     name = "step_size" if isinstance(optimizer, L4) else LR
