@@ -15,6 +15,7 @@ def effective(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
 
     It has everything in it: learned rates, γ, `decay` and what a scheduler makes of the group's lr. The group's own
     `lr` is the schedule alone. For an optimizer without a tree the two are the same; None if there is no rate (yet).
+    Where parameters are divided over processes (FSDP2), it is the mean over those scalars that this process holds.
 
     Args:
         optimizer: any torch optimizer.
