@@ -11,6 +11,7 @@ from torch import Tensor
 from ..baselines import L4
 from ..levels import Family
 from ..optim import Optimizer
+from .shell import inside
 from .summary import summarize
 
 LIMIT = 64
@@ -41,8 +42,9 @@ def snapshot(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dic
     >>> found["layer"]["count"], sorted(found["unit"])
     (2, ['count', 'histogram', 'quantiles'])
     """
+    optimizer = inside(optimizer)
     if not isinstance(optimizer, Optimizer):
-        values = _plain_rates(optimizer)
+        values = plain_rates(optimizer)
         return None if values is None else {LR: {"count": len(values), "values": values}}
     found: dict[str, dict[str, Any]] = {}
     for level, tensors in _levels(optimizer).items():
@@ -66,6 +68,7 @@ def groups(optimizer: torch.optim.Optimizer | None, limit: int = LIMIT) -> dict[
     >>> groups(Adam(torch.nn.Sequential(torch.nn.Linear(9, 3), torch.nn.Linear(3, 2))))
     {'global': ['global'], 'layer': ['0', '1']}
     """
+    optimizer = inside(optimizer)
     if not isinstance(optimizer, Optimizer):
         own = [] if optimizer is None else optimizer.param_groups
         return {LR: [str(group.get("name", i)) for i, group in enumerate(own)]} if own else {}
@@ -93,6 +96,7 @@ def weights(optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
     >>> weights(Adam(torch.nn.Linear(2, 2)))
     {'global': 0.5, 'layer': 0.5}
     """
+    optimizer = inside(optimizer)
     return optimizer.combination() if isinstance(optimizer, Optimizer) else {}
 
 
@@ -106,11 +110,12 @@ def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
     >>> round(rate(Adam(torch.nn.Linear(2, 2), lr=0.01)), 6)
     0.01
     """
+    optimizer = inside(optimizer)
     if isinstance(optimizer, Optimizer):
         tensors = next(iter(_levels(optimizer).values()))
         total = sum(float(tensor.sum()) for tensor in tensors)
         return total / max(1, sum(tensor.numel() for tensor in tensors))
-    values = _plain_rates(optimizer)
+    values = plain_rates(optimizer)
     return None if values is None else sum(values) / len(values)
 
 
@@ -129,7 +134,8 @@ def _levels(optimizer: Optimizer) -> dict[str, list[Tensor]]:
     return found
 
 
-def _plain_rates(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
+def plain_rates(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
+    """The rates of an optimizer without a tree, by param group."""
     if optimizer is None:
         return None
     name = "step_size" if isinstance(optimizer, L4) else LR
