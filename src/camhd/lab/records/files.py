@@ -72,7 +72,7 @@ class Lock:
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                _take(handle)
+                take(handle)
             except OSError:
                 owner = _owner(handle)
                 os.close(handle)
@@ -102,13 +102,14 @@ class Lock:
         os.close(self._handle)
 
 
-def _take(handle: int) -> None:
+def take(handle: int, shared: bool = False) -> None:
+    """Take the lock of an open file, or fail at once; a shared one (not on Windows) may have many holders."""
     if sys.platform == "win32":
         os.lseek(handle, 1 << 20, os.SEEK_SET)  # far behind the number, which others may read
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         os.lseek(handle, 0, os.SEEK_SET)
     else:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def _owner(handle: int) -> str:
