@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import sys
 import traceback
@@ -143,24 +142,7 @@ def _is_small(job: Job) -> bool:
     return sum(p.numel() for p in parameters) * job.config.batch_size * places < SMALL
 
 
-def own_or_name(text: str) -> Any:
-    """A name of the catalogs as it is; FILE.py:FUNCTION as the function."""
-    path, _, name = text.rpartition(":")
-    if not path.endswith(".py"):
-        return text
-    file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"there is no file {path!r}, which should hold the function {name!r}.")
-    spec = importlib.util.spec_from_file_location(file.stem, file.resolve())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)  # so that what it defines can be found by name
-    spec.loader.exec_module(module)
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ValueError(f"{path!r} must hold a function {name!r}, but does not.")
-    return function
+own_or_name = own.find  # a name of the catalogs, or FILE.py:FUNCTION
 
 
 def same_command(context: typer.Context, *more: str, without: Sequence[str] = ()) -> str:
