@@ -169,6 +169,8 @@ def _words(parameter: Any, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [_option(parameter) if value else max(parameter.secondary_opts, key=len)]
     values = value if isinstance(value, (list, tuple)) else [value]
+    if parameter.param_type_name == "argument":
+        return [str(one) for one in values]
     return [word for one in values for word in (_option(parameter), str(one))]
 
 

@@ -66,6 +66,7 @@ def _processor() -> str:
 
 
 def cores() -> int:
+    """How many this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -8,12 +8,14 @@ that place (`board`), so that it is true after any crash and whoever did the wor
 
 from .board import Planned
 from .plan import Item, Plan
-from .running import Failure, Outcome, run
-from .status import State, survey
+from .running import EngineError, Failure, Outcome, run
+from .status import STATES, State, survey, surveys
 from .watch import Ended, Running, Standing, Watcher
 
 __all__ = [
+    "STATES",
     "Ended",
+    "EngineError",
     "Failure",
     "Item",
     "Outcome",
@@ -25,4 +27,5 @@ __all__ = [
     "Watcher",
     "run",
     "survey",
+    "surveys",
 ]

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..bench.environment import cores
 from ..choices import choose
+from .optional import needed
 from .work import Report, Task, carry_out
 
 ENGINES = ("local", "ray", "dask", "here")
@@ -90,19 +91,19 @@ class Pool:
 
         Whatever this raises is the engine's failure, because those of the runs are kept with the runs.
         """
-        from joblib import Parallel, delayed, parallel_config
-
+        joblib = needed("joblib", "lab")
         at_once = 1 if alone else self.size
         # A single job would be done in this process, which must survive it: two, of which one has nothing to do.
         jobs = 1 if self.backend == "sequential" else -1 if at_once is None else max(2, at_once)
         dispatched = "2*n_jobs" if at_once == jobs or at_once is None else at_once
-        with warnings.catch_warnings(), parallel_config(backend=self.backend, n_jobs=jobs, **self.options):
+        with warnings.catch_warnings(), joblib.parallel_config(backend=self.backend, n_jobs=jobs, **self.options):
             # A process that has grown by a data set is replaced by joblib, and nothing is lost.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
             if self.backend == "loky":
                 with _without_interrupts():
-                    Parallel()(delayed(os.getpid)() for _ in range(jobs))  # starts the processes
-            reports: list[Report] = Parallel(batch_size=1, pre_dispatch=dispatched)(map(delayed(carry_out), tasks))
+                    joblib.Parallel()(joblib.delayed(os.getpid)() for _ in range(jobs))  # starts the processes
+            parallel = joblib.Parallel(batch_size=1, pre_dispatch=dispatched)
+            reports: list[Report] = parallel(map(joblib.delayed(carry_out), tasks))
         return reports
 
 
@@ -140,21 +141,21 @@ def choose_engine(
 @contextlib.contextmanager
 def _ray(engine: Engine) -> Iterator[int]:
     """A connection; gives the number of runs for which it has room."""
-    with _needs("ray"):
-        import ray
-        from ray.util.joblib import register_ray
+    ray = needed("ray", "cluster")
     mine = not ray.is_initialized()
     if mine:
-        ray.init(address=engine.address, log_to_driver=False)
-    register_ray()
+        with _reached(engine.address):
+            ray.init(address=engine.address, log_to_driver=False)
+    needed("ray.util.joblib", "cluster").register_ray()
     try:
         has = ray.cluster_resources()
         room = int(has.get("CPU", 0) // engine.threads)
         room = min(room, int(has.get("GPU", 0) // engine.gpus)) if engine.gpus else room
         if room < 1:
             raise ValueError(
-                f"the Ray cluster at {engine.address!r} must have {engine.threads} CPUs and {engine.gpus} GPUs for a run, "
-                f"but has {has.get('CPU', 0):g} and {has.get('GPU', 0):g}; start more nodes, or give fewer 'threads'."
+                f"the Ray cluster at {engine.address!r} must have {engine.threads} CPUs and {engine.gpus} GPUs for a "
+                f"run, but has {has.get('CPU', 0):g} and {has.get('GPU', 0):g}; start more nodes, or give fewer "
+                "'threads'."
             )
         yield min(room, engine.workers or room)
     finally:
@@ -164,21 +165,19 @@ def _ray(engine: Engine) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _dask(address: str | None) -> Iterator[Any]:
-    with _needs("distributed"):
-        from distributed import Client
     file = {"scheduler_file": address} if address and address.endswith(".json") else {"address": address}
-    with Client(**file, set_as_default=False) as client:
+    with _reached(address):
+        client = needed("distributed", "cluster").Client(**file, set_as_default=False)
+    with client:
         yield client
 
 
 @contextlib.contextmanager
-def _needs(package: str) -> Iterator[None]:
+def _reached(address: str | None) -> Iterator[None]:
     try:
         yield
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] != package:
-            raise
-        raise ModuleNotFoundError(f"this engine needs {package}: pip install 'camhd[cluster]'", name=package) from None
+    except OSError as error:  # of which a ConnectionError is one
+        raise ValueError(f"'address' {address!r} must be that of a cluster, but there is none: {error}") from None
 
 
 @contextlib.contextmanager

@@ -21,22 +21,19 @@ from ..records.read import CONFIG, FAILURE, HISTORY, RESULT
 from ..records.text import from_json
 from ..train import Job, Watcher, execute
 from .claims import Claims, Seen, machine
+from .optional import needed
 from .places import HIDDEN, Held
 
 
 def local_path(url: str) -> Path | None:
     """The folder that a URL such as file:///data/runs stands for; None if it leads elsewhere."""
-    from fsspec.implementations.local import LocalFileSystem
-
     system, path = _opened(url)
-    return Path(path) if isinstance(system, LocalFileSystem) else None
+    local = needed("fsspec.implementations.local", "cluster").LocalFileSystem
+    return Path(path) if isinstance(system, local) else None
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    try:
-        import fsspec
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"{url!r} needs fsspec: pip install 'camhd[cluster]'", name="fsspec") from None
+    fsspec = needed("fsspec", "cluster")
     try:
         system, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
@@ -119,6 +116,11 @@ class Objects:
             shutil.rmtree(target, ignore_errors=True)
             part.rename(target)
         return target
+
+    def copied_to(self, folder: Path, runs: Collection[str]) -> Path:
+        for run in runs:
+            self.fetch(run, folder)
+        return folder
 
     def work(self, job: Job, overwrite: bool, minutes: float, watcher: Watcher) -> Run:
         run, folder = job.config.id, self._scratch / job.config.id

@@ -54,6 +54,9 @@ class Place(Protocol):
     def read(self, run: str) -> Run:
         """The record."""
 
+    def copied_to(self, folder: Path, runs: Collection[str]) -> Path:
+        """A folder of this machine with those records: the place itself, if it is one, else this one with copies."""
+
     def work(self, job: Job, overwrite: bool, minutes: float, watcher: Watcher) -> Run:
         """Carry out a job that is claimed, or go on with it."""
 
@@ -122,6 +125,9 @@ class Folder:
 
     def read(self, run: str) -> Run:
         return read(self._folder / run)
+
+    def copied_to(self, folder: Path, runs: Collection[str]) -> Path:
+        return self._folder
 
     def work(self, job: Job, overwrite: bool, minutes: float, watcher: Watcher) -> Run:
         run = execute(job, self._folder, not overwrite, overwrite, minutes, watcher)

@@ -40,8 +40,8 @@ def job_like(item: Item, config: RunConfig) -> Job:
         job = job_of(item)
     for name, (own_value, asked) in job.config.differences(config).items():
         raise ValueError(
-            f"the run {config.id!r} cannot be carried out here: its {name} is {asked!r} where the sweep was started, but "
-            f"{own_value!r} here; bring the same data and the same code to every machine."
+            f"the run {config.id!r} cannot be carried out here: its {name} is {asked!r} where the sweep was started, "
+            f"but {own_value!r} here; bring the same data and the same code to every machine."
         )
     return replace(job, config=config)
 

@@ -131,7 +131,7 @@ def _merged(common: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
 
 def _at_home(item: Item, folder: str) -> Item:
     """A function in a file is looked for beside the plan, wherever the sweep is started from."""
-    changed = {}
+    changed: dict[str, Any] = {}
     for name in ("model", "data", "optimizer"):
         path, _, function = getattr(item, name).rpartition(":")
         if path.endswith(".py"):

@@ -29,6 +29,10 @@ from .work import Task
 BREAKDOWNS = 3  # of an engine, one after the other, without a run that ended or was under way
 
 
+class EngineError(RuntimeError):
+    """The engine cannot carry out runs any more; what is finished is finished."""
+
+
 class Failure(NamedTuple):
     """A run that failed, and its traceback."""
 
@@ -55,6 +59,10 @@ class Outcome:
         """The records of the runs that have a result, in the order of the plan; they are read when asked for."""
         return [self.at.read(run) for run in self.done]
 
+    def copied_to(self, folder: Path) -> Path:
+        """A folder of this machine with the records: the sweep's own, or this one with copies from an object path."""
+        return self.at.copied_to(folder, self.done)
+
 
 def run(
     plan: Plan | Iterable[Item],
@@ -71,8 +79,9 @@ def run(
 ) -> Outcome:
     """Carry out those runs of a plan that are not finished yet, several at a time.
 
-    Ctrl-C (or SIGTERM) ends all runs after the step that is under way, with checkpoints, and raises `KeyboardInterrupt`;
-    the same call goes on from there. Any number of processes and machines may work on one folder at the same time.
+    Ctrl-C (or SIGTERM) ends all runs after the step that is under way, with checkpoints, and raises
+    `KeyboardInterrupt`; the same call goes on from there. Any number of processes and machines may work on one folder
+    at the same time.
 
     Args:
         plan: the runs.
@@ -202,7 +211,7 @@ class _Rounds:
             suspects = self._under_way()
             self._idle = 0 if suspects or len(self._board.left) < ended else self._idle + 1
             if self._idle >= BREAKDOWNS:
-                raise
+                raise EngineError(f"the engine breaks again and again, and no run gets on: {error}") from error
             self._breaks.update(suspects)
             if alone and tasks[0].config.id in self._board.left:
                 self._give_up(tasks[0], error)

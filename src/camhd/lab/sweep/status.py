@@ -20,7 +20,7 @@ class State:
     Args:
         run: its id.
         item: of the plan.
-        state: "finished"; "failed"; "running", here or elsewhere; "begun", so that it goes on from its checkpoint; "new".
+        state: "finished"; "failed"; "running", here or elsewhere; "begun", so that it goes on from there; "new".
     """
 
     run: str

@@ -41,8 +41,8 @@ def find(text: str) -> Any:
         if missing.name is None or not f"{path}.".startswith(f"{missing.name}."):
             raise
         raise ValueError(
-            f"there is no module {missing.name!r}, which should lead to the function {name!r}; it must be installed, or "
-            "lie in a folder that Python looks into, or be given as FILE.py:FUNCTION."
+            f"there is no module {missing.name!r}, which should lead to the function {name!r}; it must be installed, "
+            "or lie in a folder that Python looks into, or be given as FILE.py:FUNCTION."
         ) from None
     return _member(module, path, name)
 
