@@ -124,7 +124,7 @@ def _merged(common: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
     parts = [table["options"] for table in (common, more) if "options" in table]
     if parts and all(isinstance(part, Mapping) for part in parts):
         merged["options"] = {name: value for part in parts for name, value in part.items()}
-    if "seeds" in more:
+    if "seeds" in more and "seed" not in more:
         merged.pop("seed", None)
     return merged
 
