@@ -1,4 +1,4 @@
-"""Models, data and optimizers of one's own for the sweeps' tests, found by their place; no worker needs more than torch."""
+"""Models and data of one's own for the sweeps' tests, found by their place; no worker needs more than torch."""
 
 from __future__ import annotations
 

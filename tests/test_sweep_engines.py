@@ -1,0 +1,194 @@
+"""Sweeps in real processes and on real clusters: killed, stopped, several at once; always the same records."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import camhd
+from camhd.lab import records, sweep
+from camhd.lab.sweep.places import place
+from untimed import untimed
+
+HERE = Path(__file__).parent
+SOURCES = str(Path(camhd.__file__).parents[1])
+
+
+def write_plan(path, **values):
+    """Forty short runs, unless told otherwise."""
+    common = {"model": f"{HERE}/sweep_cases.py:network", "data": f"{HERE}/sweep_cases.py:points"}
+    grid = {"optimizer": ["adam", "sgd"], "options": {"lr": [0.01, 0.1]}, "seeds": 10, "epochs": 12}
+    path.write_text(json.dumps({**common, "grid": {**grid, **values}}))
+    return path
+
+
+def start(plan, folder, *options, **environment):
+    """`camhd sweep`, in a session of its own as in a terminal."""
+    command = [sys.executable, "-m", "camhd", "sweep", str(plan), "--folder", str(folder), "--threads", "1", *options]
+    path = os.pathsep.join([SOURCES, os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def end(process, code=0):
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == code, (process.returncode, out, err)
+    return out, err
+
+
+def wait_for(condition, process):
+    """Until something is so; a process that ends before is an error."""
+    while not (found := condition()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return found
+
+
+def workers(folder, among=lambda about: True):
+    """The processes that work on a run now."""
+    return [seen.about["pid"] for seen in place(str(folder)).claims() if seen.alive and among(seen.about)]
+
+
+def finished(folder):
+    return len(list(Path(folder).glob("*/result.json")))
+
+
+def all_of(folder):
+    return {path.name: untimed(path) for path in Path(folder).iterdir() if path.name != ".sweep"}
+
+
+def unbroken(plan, folder):
+    sweep.run(sweep.Plan.from_file(plan), folder, engine="here")
+    return all_of(folder)
+
+
+def kill(pid):
+    with contextlib.suppress(ProcessLookupError):  # it may have just come to its end
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_workers_and_the_sweep_are_killed_and_it_is_started_again(tmp_path):
+    plan, folder = write_plan(tmp_path / "forty.json"), tmp_path / "runs"
+    first = start(plan, folder, "--workers", "2", "--retries", "5")
+    kill(wait_for(lambda: workers(folder), first)[0])
+    done = finished(folder)
+    wait_for(lambda: finished(folder) > done + 2, first)  # it goes on by itself
+    second = wait_for(lambda: workers(folder), first)[0]
+    kill(second)
+    first.kill()
+    _, told = first.communicate()
+    assert "A worker was lost" in told
+    assert finished(folder) < 40
+
+    out, _ = end(start(plan, folder, "--workers", "2"))
+    assert "40 runs finished, 0 failed." in out
+    assert f"camhd report {folder}" in out
+    found = records.load(folder)
+    assert len(found) == 40
+    assert found.problems == ()
+    assert all_of(folder) == unbroken(plan, tmp_path / "unbroken")
+    assert place(str(folder)).claims() == []
+
+
+@pytest.mark.slow
+def test_two_sweeps_on_one_folder_do_no_run_twice(tmp_path):
+    """On an object path that several processes share, which needs no locks; and Ctrl-C of one of them."""
+    plan = write_plan(tmp_path / "forty.json", epochs=4)
+    log, url = tmp_path / "log", f"dir::file://{tmp_path}/bucket"
+    (tmp_path / "bucket").mkdir()
+    variables = {"SWEEP_LOG": str(log), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    both = [start(plan, url, "--copies", str(tmp_path / f"copies{n}"), **variables) for n in (1, 2)]
+    told = [end(process)[1] for process in both]
+    assert len(log.read_text().splitlines()) == 40
+    assert len(set(log.read_text().split())) >= 3, "only one of them did something"
+    assert all("[40/40]" in text for text in told)
+    expected = unbroken(plan, tmp_path / "unbroken")
+    assert all_of(tmp_path / "copies1") == all_of(tmp_path / "copies2") == expected
+
+
+@pytest.mark.slow
+def test_a_run_that_takes_its_process_with_it_fails_alone(tmp_path):
+    plan = tmp_path / "mixed.json"
+    runs = [{"seed": seed} for seed in range(6)]
+    runs.insert(2, {"model": f"{HERE}/sweep_cases.py:deadly"})
+    names = {"model": f"{HERE}/sweep_cases.py:network", "data": f"{HERE}/sweep_cases.py:points", "epochs": 2}
+    plan.write_text(json.dumps({**names, "runs": runs}))
+    log = tmp_path / "log"
+    process = start(plan, tmp_path / "runs", "--workers", "2", "--retries", "0", "--json", SWEEP_LOG=str(log))
+    out, told = end(process, code=1)
+    found = json.loads(out)
+    assert len(found["finished"]) == 6
+    ((failed),) = found["failed"]
+    assert failed["run"]["model"].endswith(":deadly")
+    assert "ended without a word 2 times, the last time with no other run beside it" in failed["failure"]
+    assert "SIGKILL" in failed["failure"]
+    assert "A worker was lost" in told
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all_workers_with_checkpoints(tmp_path):
+    plan, folder = write_plan(tmp_path / "long.json", epochs=3000, seeds=1), tmp_path / "runs"
+    process = start(plan, folder, "--workers", "2")
+    found = wait_for(lambda: len(now := workers(folder)) == 2 and now, process)
+    wait_for(lambda: len([p for p in folder.glob("*/history.jsonl") if p.stat().st_size > 500]) >= 2, process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
+    _, told = end(process, code=130)
+    assert "Stopped." in told
+    assert f"camhd sweep {plan} --folder {folder} --threads 1 --workers 2" in told
+    assert "Traceback" not in told
+    assert len(list(folder.glob("*/checkpoint.pt"))) >= 2
+    assert workers(folder) == []
+    for pid in found:
+        with contextlib.suppress(FileNotFoundError):  # it ends with the sweep
+            wait_until_gone(pid)
+
+
+def wait_until_gone(pid):
+    while "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]:
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_workers_do_not_outlive_a_sweep_that_was_killed(tmp_path):
+    plan, folder = write_plan(tmp_path / "long.json", epochs=100_000, seeds=1), tmp_path / "runs"
+    process = start(plan, folder, "--workers", "2")
+    found = wait_for(lambda: len(now := workers(folder)) == 2 and now, process)
+    process.kill()
+    process.communicate()
+    for pid in found:
+        with contextlib.suppress(FileNotFoundError):
+            wait_until_gone(pid)
+    assert len(list(folder.glob("*/checkpoint.pt"))) == 2
+    assert place(str(folder)).claims() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["ray", "dask"])
+def test_a_cluster_gives_the_same_records(tmp_path, engine):
+    pytest.importorskip({"ray": "ray", "dask": "distributed"}[engine])
+    plan = write_plan(tmp_path / "plan.json", seeds=2, epochs=3)
+    path = os.pathsep.join([SOURCES, os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(HERE / "sweep_cluster.py"), engine, str(plan), str(tmp_path / "runs")],
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (len(found["done"]), found["failed"]) == (8, 0)
+    assert set(found["listening"]) <= {"127.0.0.1", "::1"}, found["listening"]
+    assert all_of(tmp_path / "runs") == unbroken(plan, tmp_path / "unbroken")
