@@ -14,7 +14,7 @@ from camhd.lab import records, sweep
 from camhd.lab.records import InFolder
 from camhd.lab.sweep import Item, Plan, engines, objects, preparing, running, work
 from camhd.lab.sweep.claims import about_me
-from camhd.lab.sweep.places import place
+from camhd.lab.sweep.places import opened, place
 from camhd.lab.train import execute
 from untimed import untimed
 
@@ -262,12 +262,12 @@ def test_a_machine_with_other_data_says_so(tmp_path, monkeypatch):
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    place.cache_clear()
+    opened.cache_clear()
     store = fsspec.filesystem("memory")
     store.store.clear()
     yield "memory://bucket/sweep"
     store.store.clear()
-    place.cache_clear()
+    opened.cache_clear()
 
 
 def test_an_object_path_holds_the_same_records(tmp_path, bucket, log):

@@ -85,11 +85,14 @@ class Place(Protocol):
         """Of all such texts."""
 
 
-@lru_cache(maxsize=8)
 def place(where: str) -> Place:
     """The place that a path, or a URL that fsspec knows, leads to."""
-    if "://" not in where and "::" not in where:
-        return Folder(Path(where))
+    return opened(where) if "://" in where or "::" in where else Folder(Path(where))
+
+
+@lru_cache(maxsize=8)
+def opened(where: str) -> Place:
+    """The place of a URL; opened once, because that may take a while."""
     from .objects import Objects, local_path
 
     path = local_path(where)
