@@ -142,7 +142,10 @@ def _is_small(job: Job) -> bool:
     return sum(p.numel() for p in parameters) * job.config.batch_size * places < SMALL
 
 
-own_or_name = own.find  # a name of the catalogs, or FILE.py:FUNCTION
+def own_or_name(text: str) -> Any:
+    """A name of the catalogs as it is; FILE.py:FUNCTION or module:function, here or installed, as the function."""
+    own.look_in(str(Path.cwd()))
+    return own.find(text)
 
 
 def same_command(context: typer.Context, *more: str, without: Sequence[str] = ()) -> str:

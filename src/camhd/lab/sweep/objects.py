@@ -130,13 +130,13 @@ class Objects:
         if not self.finished([run]):  # somebody may have taken this machine for dead, and have been faster
             self.forget_failure(run)
             for name in (HISTORY, RESULT, CONFIG):
-                self._system.pipe_file(self._path(run, name), (folder / name).read_bytes())
+                self._write(self._path(run, name), (folder / name).read_bytes())
         shutil.rmtree(folder)
         return done
 
     def fail(self, config: RunConfig, failure: str) -> None:
-        self._system.pipe_file(self._path(config.id, FAILURE), failure.encode())
-        self._system.pipe_file(self._path(config.id, CONFIG), config.to_json().encode())
+        self._write(self._path(config.id, FAILURE), failure.encode())
+        self._write(self._path(config.id, CONFIG), config.to_json().encode())
 
     def forget_failure(self, run: str) -> None:
         if FAILURE in self._names(self._path(run)):
@@ -181,12 +181,19 @@ class Objects:
                 yield Seen(run, generation, None, text)
 
     def put(self, name: str, text: str) -> None:
-        self._system.pipe_file(self._path(HIDDEN, name), text.encode())
+        self._write(self._path(HIDDEN, name), text.encode())
+
+    def _write(self, path: str, value: bytes, **options: str) -> None:
+        try:
+            self._system.pipe_file(path, value, **options)
+        except FileNotFoundError:  # there are folders here, and this one is new
+            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._system.pipe_file(path, value, **options)
 
     def create(self, name: str, text: str) -> bool:
         """Put a text where there is none; False if there is one."""
         try:
-            self._system.pipe_file(self._path(HIDDEN, name), text.encode(), mode="create")
+            self._write(self._path(HIDDEN, name), text.encode(), mode="create")
         except FileExistsError:
             return False
         return self.get(name) == text  # where the store knows no "create", the last to write has it

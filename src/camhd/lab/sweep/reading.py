@@ -40,19 +40,13 @@ def read_plan(path: str | Path) -> Plan:
     if not file.endswith(".py") and ":" not in text:
         raise ValueError(f"a plan must be a .toml, .json or .py file, or FILE.py:function, got {text!r}.")
     folder = str((Path(file).parent if file.endswith(".py") else Path()).resolve())
-    with_folder(folder)
+    own.look_in(folder)
     function = own.find(place)
     if isinstance(function, str):
         raise ValueError(f"a plan must be a .toml, .json or .py file, or FILE.py:function, got {text!r}.")
     made = function()
     found = made if isinstance(made, Plan) else Plan(_name(place), tuple(made))
     return replace(found, items=tuple(_at_home(item, folder) for item in found.items), path=found.path or folder)
-
-
-def with_folder(folder: str | None) -> None:
-    """From now on Python finds modules in this folder, too; its own come first."""
-    if folder is not None and folder not in sys.path:
-        sys.path.append(folder)
 
 
 def _from_table(file: Path) -> Plan:
@@ -63,7 +57,7 @@ def _from_table(file: Path) -> Plan:
     except ValueError as error:
         raise ValueError(f"the plan {str(file)!r} cannot be read: {error}") from None
     folder = str(file.parent.resolve())
-    with_folder(folder)
+    own.look_in(folder)
     try:
         items = tuple(_at_home(item, folder) for item in _items(given))
         return Plan(str(given.get("name", file.stem)), items, folder)

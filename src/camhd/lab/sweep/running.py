@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from ..records import Run
+from ..train import own
 from ..train.run import MINUTES
 from .board import Board, Planned
 from .claims import Observer, about_me
@@ -22,7 +23,6 @@ from .engines import Engine, Pool, choose_engine
 from .places import Place, keep_plan, place
 from .plan import Item, Plan
 from .preparing import job_of
-from .reading import with_folder
 from .watch import Watcher
 from .work import Task
 
@@ -130,7 +130,7 @@ def prepared(plan: Plan, remote: bool = False) -> dict[str, Planned]:
         plan: the plan.
         remote: the device of a run need not be one of this machine's.
     """
-    with_folder(plan.path)
+    own.look_in(plan.path)
     found: dict[str, Planned] = {}
     for number, item in enumerate(plan.items, start=1):
         try:

@@ -15,12 +15,11 @@ from typing import Literal, NamedTuple
 import torch
 
 from ..records import CheckpointError, Run, RunConfig, RunLockedError
-from ..train import Progress, Watcher
+from ..train import Progress, Watcher, own
 from .claims import BEAT, LEASE, about_me, now
 from .places import Held, Place, place
 from .plan import Item
 from .preparing import job_like
-from .reading import with_folder
 
 # The seed of a run is the process's: a process carries out one run at a time, whatever an engine's threads do.
 _ONE = threading.Lock()
@@ -72,7 +71,7 @@ def carry_out(task: Task) -> Report:
     if task.parent is not None:
         _belong_to(task.parent)
     with _ONE:
-        with_folder(task.path)
+        own.look_in(task.path)
         at = place(task.where)
         if _asked_to_stop(task, at):
             return Report(run, "stopped")
