@@ -197,7 +197,10 @@ def test_an_object_path_has_one_owner_over_all_machines(far):
 def test_an_object_path_is_taken_over_at_once_on_the_same_machine_and_later_elsewhere(far):
     one, other = far("one"), far("other")
     dead = one.claim("a", about_me())
+    assert [seen.alive for seen in one.claims()] == [True]
     dead._local.release()  # as when its process ends
+    assert [seen.alive for seen in one.claims()] == [False]
+    assert [seen.alive for seen in other.claims()] == [None]
     assert other.claim("a", about_me()) is None
     taken = one.claim("a", about_me())
     assert taken is not None

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import re
 import signal
 import threading
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from camhd.lab import records, sweep
 from camhd.lab.records import InFolder
-from camhd.lab.sweep import Item, Plan, engines, objects, preparing, running, work
+from camhd.lab.sweep import Item, Plan, engines, objects, overhead, preparing, running, work
 from camhd.lab.sweep.claims import about_me
 from camhd.lab.sweep.places import opened, place
 from camhd.lab.train import execute
@@ -382,6 +383,53 @@ def test_an_engine_that_only_breaks_is_an_error_and_not_an_endless_loop(tmp_path
     assert attempts == [4, 4, 4]
 
 
+def test_what_an_earlier_break_left_behind_is_no_progress(tmp_path, monkeypatch):
+    attempts = []
+
+    def breaks(self, tasks, alone=False):
+        attempts.append(len(tasks))
+        if len(attempts) == 1:
+            claim = place(tasks[0].where).claim(tasks[0].config.id, about_me(session=tasks[0].session))
+            os.close(claim._handle)  # as when its process is killed
+        raise OSError("the scheduler is gone")
+
+    monkeypatch.setattr(engines.Pool, "carry_out", breaks)
+    with pytest.raises(sweep.EngineError, match="the scheduler is gone"):
+        run(small(), tmp_path / "runs")
+    assert attempts == [4, 4, 4, 4]
+
+
+def test_what_is_in_other_hands_is_no_reason_to_hurry(tmp_path, monkeypatch):
+    """A run that `camhd train` works on has a lock and no claim: it is tried again later, not at once."""
+    (item,) = small(optimizer="adam", seeds=1).items
+    waits = []
+    record = InFolder(tmp_path / "runs", preparing.job_of(item).config)
+    record.__enter__()
+
+    class Patient(running.Board):
+        def __init__(self, *rest):
+            super().__init__(*rest)
+            self.stop.wait = self._waited
+
+        def _waited(self, seconds):
+            waits.append(seconds)
+            record.__exit__(None, None, None)
+
+    monkeypatch.setattr(running, "Board", Patient)
+    assert len(run([item], tmp_path / "runs").done) == 1
+    assert waits == [1.0]
+
+
+def test_a_claim_of_a_finished_run_is_tidied_away(tmp_path):
+    (item,) = small(optimizer="adam", seeds=1).items
+    (key,) = run([item], tmp_path / "runs").done
+    at = place(str(tmp_path / "runs"))
+    os.close(at.claim(key, about_me())._handle)
+    assert len(at.claims()) == 1
+    run([item], tmp_path / "runs")
+    assert at.claims() == []
+
+
 # What is told
 
 
@@ -434,3 +482,11 @@ def test_a_survey_says_where_every_run_stands(tmp_path):
     assert states == ["finished", "finished", "running", "begun", "new", "new", "failed"]
     claim.release()
     assert {name: len(states) for name, states in sweep.surveys(tmp_path / "runs").items()} == {"sweep": 3}
+
+
+def test_the_figures_of_its_own_cost_are_printed(monkeypatch, capsys):
+    monkeypatch.setattr(overhead, "run", lambda plan, folder, workers: sweep.run(plan, folder, engine="here"))
+    overhead.main(["--runs", "3", "--workers", "1"])
+    assert re.fullmatch(
+        r"3 runs: the sweep adds \d+\.\d ms of a worker to each; the report takes \d+\.\d s\n", capsys.readouterr().out
+    )

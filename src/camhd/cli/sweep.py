@@ -107,7 +107,7 @@ def sweep(
         print(error, file=sys.stderr)
         _print_stopped(o.same_command(context, without=("retry_failed",)))
         raise typer.Exit(1) from None
-    _print_end(found, outcome, copies or Path("runs") / found.name, json)
+    _print_end(found, outcome, where, copies or Path("runs") / found.name, json)
     raise typer.Exit(int(bool(outcome.failed)))
 
 
@@ -115,8 +115,8 @@ def _print_stopped(same: str) -> None:
     print(f"\nStopped. What was under way goes on from its last checkpoint:\n  {same}", file=sys.stderr)
 
 
-def _print_end(plan: lab.Plan, outcome: lab.Outcome, copies: Path, json: bool) -> None:
-    folder = outcome.copied_to(copies)
+def _print_end(plan: lab.Plan, outcome: lab.Outcome, where: str, copies: Path, json: bool) -> None:
+    folder = where if Path(where).is_dir() else outcome.copied_to(copies)
     if json:
         failed = [{"run": item.as_dict(), "failure": message} for item, message in outcome.failed]
         document = {"name": plan.name, "folder": str(folder), "finished": list(outcome.done), "failed": failed}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
@@ -81,7 +82,10 @@ class Board:
 
     def _run(self) -> None:
         while not self._over.wait(0.5 if self.stop.is_set() else self._at.look_every):
-            self.look()
+            try:
+                self.look()
+            except Exception:  # the place may be out of reach for a while, and the runs go on
+                traceback.print_exc()
 
     def look(self) -> None:
         """See what has ended, and who is under way."""

@@ -11,7 +11,8 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from ..train import Job, Watcher, execute
 from .claims import Claims, Seen, machine
 from .optional import needed
 from .places import HIDDEN, Held
+
+FEW = 4  # runs that are looked at one by one
 
 
 def local_path(url: str) -> Path | None:
@@ -68,8 +71,10 @@ class Objects:
             return {str(path).rstrip("/").rpartition("/")[2] for path in self._system.ls(folder, detail=False)}
         return set()
 
-    def _files(self) -> dict[str, set[str]]:
-        """The names of the files of every run."""
+    def _files(self, runs: Collection[str]) -> dict[str, set[str]]:
+        """The names of the files of some runs: one look at everything, unless they are few."""
+        if len(runs) <= FEW:
+            return {run: self._names(self._path(run)) for run in runs}
         found: dict[str, set[str]] = {}
         self._system.invalidate_cache()
         with contextlib.suppress(FileNotFoundError):
@@ -79,11 +84,11 @@ class Objects:
         return found
 
     def finished(self, runs: Collection[str]) -> set[str]:
-        files = self._files()
+        files = self._files(runs)
         return {run for run in runs if {CONFIG, RESULT} <= files.get(run, set())}
 
     def failed(self, runs: Collection[str]) -> set[str]:
-        files = self._files()
+        files = self._files(runs)
         return {run for run in runs if FAILURE in files.get(run, ()) and RESULT not in files[run]}
 
     def begun(self, runs: Collection[str]) -> set[str]:
@@ -124,8 +129,6 @@ class Objects:
 
     def work(self, job: Job, overwrite: bool, minutes: float, watcher: Watcher) -> Run:
         run, folder = job.config.id, self._scratch / job.config.id
-        if self.finished([run]):
-            return self.read(run)
         done = execute(job, self._scratch, not overwrite, overwrite, minutes, watcher)
         if not self.finished([run]):  # somebody may have taken this machine for dead, and have been faster
             self.forget_failure(run)
@@ -150,35 +153,42 @@ class Objects:
         if local is None:
             return None
         about = {**about, "scratch": str(self._scratch)}
-        newest = max((seen for seen in self.claims() if seen.run == run), key=lambda s: s.generation, default=None)
-        if newest is not None and not self._is_dead(newest, after):
-            local.release()
-            return None
-        name = f"{run}.{(newest.generation if newest else 0) + 1}"
-        remote = _Remote(self, name, about, local)
-        if not remote.create():
+        generation = self.newest().get(run, 0)
+        seen = self._seen(run, generation)
+        # With this machine's claim in hand, no other process of it has the run, whatever it has left behind.
+        dead = seen is None or self._is_mine(seen) or generation == after
+        remote = _Remote(self, f"{run}.{generation + 1}", about, local)
+        if not dead or not remote.create():
             local.release()
             return None
         return remote
 
-    def _is_dead(self, seen: Seen, after: int) -> bool:
-        """Called with the claim of this machine in hand: no other process of it, with this scratch, has the run."""
-        here = (seen.about.get("machine"), seen.about.get("scratch")) == (machine(), str(self._scratch))
-        return here or seen.generation == after
-
-    def claims(self) -> list[Seen]:
-        newest: dict[str, int] = {}
+    def newest(self) -> dict[str, int]:
+        """The newest generation of every run that is claimed."""
+        found: dict[str, int] = {}
         for name in self._names(self._path(HIDDEN, "claims")):
             run, _, generation = name.rpartition(".")
             if run and generation.isdigit():
-                newest[run] = max(int(generation), newest.get(run, 0))
-        return list(self._seen(newest))
+                found[run] = max(int(generation), found.get(run, 0))
+        return found
 
-    def _seen(self, newest: Mapping[str, int]) -> Iterator[Seen]:
-        for run, generation in newest.items():
-            text = self.get(f"claims/{run}.{generation}")
-            if text is not None:
-                yield Seen(run, generation, None, text)
+    def claims(self) -> list[Seen]:
+        found = (self._seen(run, generation) for run, generation in self.newest().items())
+        return [seen for seen in found if seen is not None]
+
+    def _seen(self, run: str, generation: int) -> Seen | None:
+        text = self.get(f"claims/{run}.{generation}") if generation else None
+        if text is None:
+            return None
+        seen = Seen(run, generation, None, text)
+        if not self._is_mine(seen):
+            return seen
+        local = self._local.look(run)
+        return replace(seen, alive=local is not None and local.alive is not False)
+
+    def _is_mine(self, seen: Seen) -> bool:
+        """Whether a process of this machine made it, with a claim in this folder of the machine, too."""
+        return (seen.about.get("machine"), seen.about.get("scratch")) == (machine(), str(self._scratch))
 
     def put(self, name: str, text: str) -> None:
         self._write(self._path(HIDDEN, name), text.encode())
@@ -226,8 +236,11 @@ class _Remote:
 
     def beat(self, **more: Any) -> bool:
         run, _, own = self._name.rpartition(".")
-        newest = max((seen.generation for seen in self._at.claims() if seen.run == run), default=0)
-        if newest > int(own) or self._at.get(f"claims/{self._name}") != self._text or not self._local.beat(**more):
+        if (
+            self._at.newest().get(run, 0) > int(own)
+            or self._at.get(f"claims/{self._name}") != self._text
+            or not self._local.beat(**more)
+        ):
             return False
         self._beats += 1
         self._about |= more

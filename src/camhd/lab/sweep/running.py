@@ -117,6 +117,7 @@ def run(
             with chosen.connected() as pool, _signals(board.stop.set):
                 tasks = _tasks(plan, planned, chosen, at.where, session, retries, checkpoint_minutes)
                 _Rounds(board, at, pool, tasks, watcher or Watcher()).carry_out()
+    _tidy(at, board.done)
     if board.stop.is_set():
         raise KeyboardInterrupt
     failed = [Failure(one.item, at.failure(key)) for key, one in planned.items() if key in board.failed]
@@ -140,6 +141,15 @@ def prepared(plan: Plan, remote: bool = False) -> dict[str, Planned]:
         config = replace(job.config, device=item.device)
         found.setdefault(config.id, Planned(item, config, job.source.dataset.task))  # the same one twice is one
     return found
+
+
+def _tidy(at: Place, done: set[str]) -> None:
+    """Remove the claims of workers that were killed when they had just finished a run."""
+    for seen in at.claims():
+        if seen.run in done and seen.alive is False:
+            claim = at.claim(seen.run, about_me())
+            if claim is not None:
+                claim.release()
 
 
 def _tasks(
@@ -172,6 +182,7 @@ class _Rounds:
         self._board, self._at, self._pool, self._tasks, self._watcher = board, at, pool, tasks, watcher
         self._observer = Observer()
         self._breaks: Counter[str] = Counter()
+        self._known: set[tuple[str, int]] = set()  # claims that an earlier break left behind
         self._idle = 0
 
     def carry_out(self) -> None:
@@ -180,13 +191,9 @@ class _Rounds:
             if not self._board.left:
                 return
             ready = self._ready()
-            alone = [task for task in ready if self._breaks[task.config.id] > task.retries]
-            together = [task for task in ready if task not in alone]
-            if together:
-                self._send(together)
-            elif alone:
-                self._send(alone[:1], alone=True)
-            else:
+            together = [task for task in ready if self._breaks[task.config.id] <= task.retries]
+            got_on = self._send(together or ready[:1], alone=not together) if ready else False
+            if not got_on:  # all is in other hands
                 self._board.stop.wait(self._at.look_every)
 
     def _ready(self) -> list[Task]:
@@ -201,29 +208,33 @@ class _Rounds:
                 found.append(replace(self._tasks[run], after=seen.generation))
         return found
 
-    def _send(self, tasks: Sequence[Task], alone: bool = False) -> None:
-        ended = len(self._board.left)
+    def _send(self, tasks: Sequence[Task], alone: bool) -> bool:
+        """Carry out tasks; gives whether any of them was not in other hands."""
+        left = len(self._board.left)
         try:
             reports = self._pool.carry_out(tasks, alone)
         except Exception as error:
             self._watcher.broken(error)
             self._board.look()
             suspects = self._under_way()
-            self._idle = 0 if suspects or len(self._board.left) < ended else self._idle + 1
+            self._idle = 0 if suspects or len(self._board.left) < left else self._idle + 1
             if self._idle >= BREAKDOWNS:
                 raise EngineError(f"the engine breaks again and again, and no run gets on: {error}") from error
             self._breaks.update(suspects)
             if alone and tasks[0].config.id in self._board.left:
                 self._give_up(tasks[0], error)
-        else:
-            self._idle = 0
-            self._breaks.update(report.run for report in reports if report.how == "stopped")
+            return True
+        self._idle = 0
+        self._breaks.update(report.run for report in reports if report.how == "stopped")
+        return any(report.how != "busy" for report in reports)
 
     def _under_way(self) -> list[str]:
-        """The runs of this sweep whose claims are still there, though nobody works for it any more."""
-        session = next(iter(self._tasks.values())).session
-        left = set(self._board.left)
-        return [seen.run for seen in self._at.claims() if seen.run in left and seen.about.get("session") == session]
+        """The runs that this sweep has claimed since the last break and not let go of, though nobody works any more."""
+        session, left = next(iter(self._tasks.values())).session, set(self._board.left)
+        mine = [seen for seen in self._at.claims() if seen.run in left and seen.about.get("session") == session]
+        new = [seen.run for seen in mine if (seen.run, seen.generation) not in self._known]
+        self._known = {(seen.run, seen.generation) for seen in mine}
+        return new
 
     def _give_up(self, task: Task, error: Exception) -> None:
         run = task.config.id
