@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # the latter: loopback only
@@ -27,12 +28,17 @@ def ray_cluster() -> Iterator[str]:
 
 @contextlib.contextmanager
 def dask_cluster() -> Iterator[str]:
-    """A scheduler and two workers."""
-    from distributed import LocalCluster
+    """A scheduler, found by its file, and two workers."""
+    from distributed import Client, LocalCluster
 
     places = {"host": "127.0.0.1", "dashboard_address": None, "worker_dashboard_address": None}
-    with LocalCluster(n_workers=2, threads_per_worker=1, silence_logs=False, **places) as cluster:
-        yield cluster.scheduler_address
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(n_workers=2, threads_per_worker=1, silence_logs=False, **places) as cluster,
+    ):
+        with Client(cluster, set_as_default=False) as client:
+            client.write_scheduler_file(f"{folder}/scheduler.json")
+        yield f"{folder}/scheduler.json"
 
 
 def listening() -> list[str]:

@@ -74,23 +74,48 @@ def unbroken(plan, folder):
     return all_of(folder)
 
 
-def kill(pid):
-    with contextlib.suppress(ProcessLookupError):  # it may have just come to its end
-        os.kill(pid, signal.SIGKILL)
+def two(found):
+    return found if len(found) == 2 else None
+
+
+class Gate:
+    """Holds up runs in their midst; see `sweep_cases.Gate`."""
+
+    def __init__(self, folder):
+        self.log, self.hold = folder / "log", folder / "hold"
+        self.variables = {"SWEEP_LOG": str(self.log), "SWEEP_HOLD": str(self.hold)}
+
+    def let_pass(self, number):
+        part = self.hold.with_suffix(".part")
+        part.write_text(str(number))
+        part.replace(self.hold)
+
+    def open(self):
+        self.hold.unlink()
+
+
+def wait_until_gone(pid):
+    """Until a process has ended; one that nobody has asked about is a zombie."""
+    with contextlib.suppress(FileNotFoundError):
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.05)
 
 
 @pytest.mark.slow
 def test_workers_and_the_sweep_are_killed_and_it_is_started_again(tmp_path):
-    plan, folder = write_plan(tmp_path / "forty.json"), tmp_path / "runs"
-    first = start(plan, folder, "--workers", "2", "--retries", "5")
-    kill(wait_for(lambda: workers(folder), first)[0])
-    done = finished(folder)
-    wait_for(lambda: finished(folder) > done + 2, first)  # it goes on by itself
-    second = wait_for(lambda: workers(folder), first)[0]
-    kill(second)
+    plan, folder, gate = write_plan(tmp_path / "forty.json"), tmp_path / "runs", Gate(tmp_path)
+    gate.let_pass(3)
+    first = start(plan, folder, "--workers", "2", **gate.variables)
+    one, _ = wait_for(lambda: finished(folder) == 3 and two(workers(folder)), first)
+    os.kill(one, signal.SIGKILL)
+    gate.let_pass(12)  # it goes on by itself
+    second, third = wait_for(lambda: finished(folder) >= 8 and two(workers(folder)), first)
+    os.kill(second, signal.SIGKILL)
     first.kill()
+    gate.open()
     _, told = first.communicate()
     assert "A worker was lost" in told
+    wait_until_gone(third)  # no worker outlives its sweep
     assert finished(folder) < 40
 
     out, _ = end(start(plan, folder, "--workers", "2"))
@@ -105,15 +130,17 @@ def test_workers_and_the_sweep_are_killed_and_it_is_started_again(tmp_path):
 
 @pytest.mark.slow
 def test_two_sweeps_on_one_folder_do_no_run_twice(tmp_path):
-    """On an object path that several processes share, which needs no locks; and Ctrl-C of one of them."""
+    """On an object path that several processes share."""
     plan = write_plan(tmp_path / "forty.json", epochs=4)
-    log, url = tmp_path / "log", f"dir::file://{tmp_path}/bucket"
+    url, gate = f"dir::file://{tmp_path}/bucket", Gate(tmp_path)
     (tmp_path / "bucket").mkdir()
-    variables = {"SWEEP_LOG": str(log), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    gate.let_pass(4)
+    variables = {**gate.variables, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     both = [start(plan, url, "--copies", str(tmp_path / f"copies{n}"), **variables) for n in (1, 2)]
+    wait_for(lambda: len({seen.about.get("session") for seen in place(url).claims()} - {None}) == 2, both[0])
+    gate.open()
     told = [end(process)[1] for process in both]
-    assert len(log.read_text().splitlines()) == 40
-    assert len(set(log.read_text().split())) >= 3, "only one of them did something"
+    assert len(gate.log.read_text().splitlines()) == 40
     assert all("[40/40]" in text for text in told)
     expected = unbroken(plan, tmp_path / "unbroken")
     assert all_of(tmp_path / "copies1") == all_of(tmp_path / "copies2") == expected
@@ -140,39 +167,22 @@ def test_a_run_that_takes_its_process_with_it_fails_alone(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_stops_all_workers_with_checkpoints(tmp_path):
-    plan, folder = write_plan(tmp_path / "long.json", epochs=3000, seeds=1), tmp_path / "runs"
-    process = start(plan, folder, "--workers", "2")
-    found = wait_for(lambda: len(now := workers(folder)) == 2 and now, process)
-    wait_for(lambda: len([p for p in folder.glob("*/history.jsonl") if p.stat().st_size > 500]) >= 2, process)
+    plan, folder, gate = write_plan(tmp_path / "long.json", epochs=5000, seeds=1), tmp_path / "runs", Gate(tmp_path)
+    gate.let_pass(0)
+    process = start(plan, folder, "--workers", "2", **gate.variables)
+    found = wait_for(lambda: two(workers(folder)), process)
+    wait_for(lambda: gate.log.exists() and len(gate.log.read_text().split()) == 2, process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
+    wait_for(lambda: list(folder.glob(".sweep/stop.*")), process)
+    gate.open()
     _, told = end(process, code=130)
     assert "Stopped." in told
     assert f"camhd sweep {plan} --folder {folder} --workers 2 --threads 1" in told
     assert "Traceback" not in told
-    assert len(list(folder.glob("*/checkpoint.pt"))) >= 2
+    assert len(list(folder.glob("*/checkpoint.pt"))) == 2
     assert workers(folder) == []
     for pid in found:
-        with contextlib.suppress(FileNotFoundError):  # it ends with the sweep
-            wait_until_gone(pid)
-
-
-def wait_until_gone(pid):
-    while "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]:
-        time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_workers_do_not_outlive_a_sweep_that_was_killed(tmp_path):
-    plan, folder = write_plan(tmp_path / "long.json", epochs=100_000, seeds=1), tmp_path / "runs"
-    process = start(plan, folder, "--workers", "2")
-    found = wait_for(lambda: len(now := workers(folder)) == 2 and now, process)
-    process.kill()
-    process.communicate()
-    for pid in found:
-        with contextlib.suppress(FileNotFoundError):
-            wait_until_gone(pid)
-    assert len(list(folder.glob("*/checkpoint.pt"))) == 2
-    assert place(str(folder)).claims() == []
+        wait_until_gone(pid)
 
 
 @pytest.mark.slow

@@ -20,12 +20,18 @@ class RunLockedError(RuntimeError):
     """Another process works on this run."""
 
 
-def write(path: Path, text: str) -> None:
-    """Replace a file by this text; whoever reads it sees the old or the new one, never a part."""
-    write_with(path, lambda file: file.write(text.encode()))
+def write(path: Path, text: str, last: bool = True) -> None:
+    """Replace a file by this text; whoever reads it sees the old or the new one, never a part.
+
+    Args:
+        path: of the file.
+        text: its contents.
+        last: whether its name must be safe, too, when this returns; else a power cut may take the file away again.
+    """
+    write_with(path, lambda file: file.write(text.encode()), last)
 
 
-def write_with(path: Path, fill: Callable[[BinaryIO], object]) -> None:
+def write_with(path: Path, fill: Callable[[BinaryIO], object], last: bool = True) -> None:
     """Replace a file by what `fill` writes into the one it is given."""
     part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
@@ -37,7 +43,8 @@ def write_with(path: Path, fill: Callable[[BinaryIO], object]) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    if last:
+        _sync_folder(path.parent)
 
 
 def remove_parts(folder: Path) -> None:

@@ -109,7 +109,7 @@ class InFolder:
         if not exists or self._overwrite:
             for name in (RESULT, CHECKPOINT, HISTORY):  # the result first: what is left is never taken for finished
                 (self.path / name).unlink(missing_ok=True)
-            files.write(self.path / CONFIG, self._config.to_json())
+            files.write(self.path / CONFIG, self._config.to_json(), last=False)  # without it there is no run yet
         if self.finished:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
         else:

@@ -21,6 +21,7 @@ from .places import Held, Place, place
 from .plan import Item
 from .preparing import job_like
 
+GRACE = 60.0  # seconds that a run has for its checkpoint when the sweep was killed
 # The seed of a run is the process's: a process carries out one run at a time, whatever an engine's threads do.
 _ONE = threading.Lock()
 
@@ -142,7 +143,7 @@ def _belong_to(parent: int) -> None:
     def wait() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
-        _ONE.acquire()  # the run that is under way stops, with a checkpoint
+        _ONE.acquire(timeout=GRACE)  # the run that is under way stops, with a checkpoint
         os._exit(1)
 
     threading.Thread(target=wait, name="camhd-sweep-parent", daemon=True).start()
