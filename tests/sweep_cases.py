@@ -73,6 +73,12 @@ def deadly() -> nn.Module:
     raise AssertionError
 
 
+def leaves() -> nn.Module:
+    """Ends its process politely."""
+    _note("SWEEP_LOG")
+    raise SystemExit(3)
+
+
 def _note(variable: str) -> int:
     """Add a line to the file that an environment variable names; gives the number of lines."""
     path = os.environ.get(variable)

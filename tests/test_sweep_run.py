@@ -420,6 +420,13 @@ def test_what_is_in_other_hands_is_no_reason_to_hurry(tmp_path, monkeypatch):
     assert waits == [1.0]
 
 
+def test_a_run_that_ends_its_process_is_not_tried_for_ever(tmp_path, log):
+    outcome = run([one("leaves"), one("network")], tmp_path / "runs")
+    assert len(outcome.done) == 1
+    assert "sys.exit()" in outcome.failed[0].message
+    assert log() == 3 + 1
+
+
 def test_a_claim_of_a_finished_run_is_tidied_away(tmp_path):
     (item,) = small(optimizer="adam", seeds=1).items
     (key,) = run([item], tmp_path / "runs").done

@@ -25,11 +25,11 @@ _TRAINING, _RECORDS = "Training", "Records"
 
 Model = Annotated[
     str,
-    typer.Option(help=f"{', '.join(models.describe())}; or your own function, as FILE.py:FUNCTION."),
+    typer.Option(help=f"{', '.join(models.describe())}; or your own function, as FILE.py:FUNCTION or module:function."),
 ]
 Data = Annotated[
     str,
-    typer.Option(help=f"{', '.join(datasets.NAMES)}; or your own function, as FILE.py:FUNCTION."),
+    typer.Option(help=f"{', '.join(datasets.NAMES)}; or your own function, as FILE.py:FUNCTION or module:function."),
 ]
 Epochs = Annotated[int, typer.Option(help="Passes over the training set.", rich_help_panel=_TRAINING)]
 BatchSize = Annotated[

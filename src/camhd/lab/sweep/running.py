@@ -222,10 +222,13 @@ class _Rounds:
                 raise EngineError(f"the engine breaks again and again, and no run gets on: {error}") from error
             self._breaks.update(suspects)
             if alone and tasks[0].config.id in self._board.left:
-                self._give_up(tasks[0], error)
+                self._give_up(tasks[0], f"{type(error).__name__}: {error}")
             return True
         self._idle = 0
-        self._breaks.update(report.run for report in reports if report.how == "stopped")
+        stopped = [report.run for report in reports if report.how == "stopped"]
+        self._breaks.update(stopped)
+        if alone and stopped and not self._board.stop.is_set():
+            self._give_up(tasks[0], "it was asked to end (SIGTERM), or the run called sys.exit()")
         return any(report.how != "busy" for report in reports)
 
     def _under_way(self) -> list[str]:
@@ -236,7 +239,8 @@ class _Rounds:
         self._known = {(seen.run, seen.generation) for seen in mine}
         return new
 
-    def _give_up(self, task: Task, error: Exception) -> None:
+    def _give_up(self, task: Task, why: str) -> None:
+        """Keep what is known of a run that has ended its process when nothing else was beside it."""
         run = task.config.id
         newest = {seen.run: seen.generation for seen in self._at.claims()}.get(run, 0)
         claim = self._at.claim(run, about_me(session=task.session), after=newest)
@@ -246,8 +250,8 @@ class _Rounds:
             self._at.fail(
                 task.config,
                 f"The process of this run ended without a word {self._breaks[run]} times, the last time with no other "
-                f"run beside it: it was killed, ran out of memory, or crashed in compiled code. The engine says:\n"
-                f"{type(error).__name__}: {error}\n",
+                "run beside it: it was killed, ran out of memory, or crashed in compiled code. The engine says:\n"
+                f"{why}\n",
             )
         finally:
             claim.release()
