@@ -118,7 +118,7 @@ def test_workers_and_the_sweep_are_killed_and_it_is_started_again(tmp_path):
     wait_until_gone(third)  # no worker outlives its sweep
     assert finished(folder) < 40
 
-    out, _ = end(start(plan, folder, "--workers", "2"))
+    out, _ = end(start(plan, folder, "--engine", "here"))
     assert "40 runs finished, 0 failed." in out
     assert f"camhd report {folder}" in out
     found = records.load(folder)
@@ -134,9 +134,10 @@ def test_two_sweeps_on_one_folder_do_no_run_twice(tmp_path):
     plan = write_plan(tmp_path / "forty.json", epochs=4)
     url, gate = f"dir::file://{tmp_path}/bucket", Gate(tmp_path)
     (tmp_path / "bucket").mkdir()
-    gate.let_pass(4)
+    gate.let_pass(3)
     variables = {**gate.variables, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    both = [start(plan, url, "--copies", str(tmp_path / f"copies{n}"), **variables) for n in (1, 2)]
+    options = ("--engine", "here", "--copies")
+    both = [start(plan, url, *options, str(tmp_path / f"copies{number}"), **variables) for number in (1, 2)]
     wait_for(lambda: len({seen.about.get("session") for seen in place(url).claims()} - {None}) == 2, both[0])
     gate.open()
     told = [end(process)[1] for process in both]
@@ -149,15 +150,15 @@ def test_two_sweeps_on_one_folder_do_no_run_twice(tmp_path):
 @pytest.mark.slow
 def test_a_run_that_takes_its_process_with_it_fails_alone(tmp_path):
     plan = tmp_path / "mixed.json"
-    runs = [{"seed": seed} for seed in range(6)]
-    runs.insert(2, {"model": f"{HERE}/sweep_cases.py:deadly"})
+    runs = [{"seed": seed} for seed in range(4)]
+    runs.insert(1, {"model": f"{HERE}/sweep_cases.py:deadly"})
     names = {"model": f"{HERE}/sweep_cases.py:network", "data": f"{HERE}/sweep_cases.py:points", "epochs": 2}
     plan.write_text(json.dumps({**names, "runs": runs}))
     log = tmp_path / "log"
     process = start(plan, tmp_path / "runs", "--workers", "2", "--retries", "0", "--json", SWEEP_LOG=str(log))
     out, told = end(process, code=1)
     found = json.loads(out)
-    assert len(found["finished"]) == 6
+    assert len(found["finished"]) == 4
     ((failed),) = found["failed"]
     assert failed["run"]["model"].endswith(":deadly")
     assert "ended without a word 2 times, the last time with no other run beside it" in failed["failure"]
