@@ -431,14 +431,17 @@ def test_a_run_that_ends_its_process_is_not_tried_for_ever(tmp_path, log):
     assert log() == 3 + 1
 
 
-def test_a_claim_of_a_finished_run_is_tidied_away(tmp_path):
+def test_what_a_worker_left_that_was_killed_at_the_end_of_a_run_is_tidied_away(tmp_path):
     (item,) = small(optimizer="adam", seeds=1).items
     (key,) = run([item], tmp_path / "runs").done
+    whole = all_of(tmp_path / "runs")
     at = place(str(tmp_path / "runs"))
     os.close(at.claim(key, about_me())._handle)
-    assert len(at.claims()) == 1
+    for name in ("lock", "checkpoint.pt", ".result.json.1-a.part"):
+        (tmp_path / "runs" / key / name).touch()
     run([item], tmp_path / "runs")
     assert at.claims() == []
+    assert all_of(tmp_path / "runs") == whole
 
 
 # What is told

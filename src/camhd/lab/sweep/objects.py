@@ -147,6 +147,9 @@ class Objects:
                 with contextlib.suppress(FileNotFoundError):
                     self._system.rm_file(self._path(run, name))
 
+    def tidy(self, config: RunConfig) -> None:
+        shutil.rmtree(self._scratch / config.id, ignore_errors=True)
+
     def claim(self, run: str, about: Mapping[str, Any], after: int = 0) -> Held | None:
         """On this machine first, where a lock tells; then for all machines."""
         local = self._local.take(run, about)
