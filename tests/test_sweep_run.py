@@ -424,6 +424,32 @@ def test_what_is_in_other_hands_is_no_reason_to_hurry(tmp_path, monkeypatch):
     assert waits == [1.0]
 
 
+def test_a_run_that_kills_its_worker_fails_alone_and_takes_no_other_with_it(tmp_path, monkeypatch):
+    """The engine kills the workers beside it, too, so that nobody knows at first which run it was."""
+    sent = []
+
+    def carry_out(self, tasks, alone=False):
+        sent.append(([task.item.seed for task in tasks], alone))
+        reports = []
+        for number, task in enumerate(tasks):
+            if task.item.seed == 1:
+                for victim in tasks[number : number + 2]:
+                    claim = place(victim.where).claim(victim.config.id, about_me(session=victim.session), victim.after)
+                    os.close(claim._handle)
+                raise OSError("a worker was killed: SIGKILL")
+            reports.append(work.carry_out(task))
+        return reports
+
+    monkeypatch.setattr(engines.Pool, "carry_out", carry_out)
+    outcome = run(small(optimizer="adam", seeds=4), tmp_path / "runs", retries=1)
+    assert sent == [([0, 1, 2, 3], False), ([1, 2, 3], False), ([3], False), ([1], True), ([2], True)]
+    assert [one.config.seed for one in outcome.runs] == [0, 2, 3]
+    ((item, message),) = outcome.failed
+    assert item.seed == 1
+    assert "ended without a word 3 times, the last time with no other run beside it" in message
+    assert message.endswith("OSError: a worker was killed: SIGKILL\n")
+
+
 def test_a_run_that_ends_its_process_is_not_tried_for_ever(tmp_path, log):
     outcome = run([one("leaves"), one("network")], tmp_path / "runs")
     assert len(outcome.done) == 1
