@@ -309,7 +309,7 @@ def test_nobody_sees_half_of_a_run_and_a_broken_transfer_trains_nothing_twice(tm
     assert sent == ["history.jsonl", "result.json", "config.json"] * 2
     assert len(outcome.runs) == 1
     assert log() == 1
-    assert not list((tmp_path / "cache" / "camhd" / "sweeps").glob("*/points-*"))
+    assert not list((tmp_path / "cache" / "camhd" / "sweeps").glob("*/*/points-*"))
 
 
 def test_a_file_url_is_a_folder(tmp_path):
