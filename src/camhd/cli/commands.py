@@ -14,6 +14,7 @@ from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
 from . import data, show
 from .report import report
+from .sweep import sweep
 from .train import compare, show_runs, train
 from .tune import tune
 
@@ -35,6 +36,7 @@ app = typer.Typer(
 
 app.command()(compare)
 app.command()(train)
+app.command()(sweep)
 app.command()(tune)
 app.command("show")(show_runs)
 app.command()(report)
