@@ -18,7 +18,7 @@ def check(name: str, plain: str, option: str, examples: int | None) -> None:
         height, width = int(size[1]), int(size[2])
         if height == width and height and height % 8 == 0:
             return
-        raise ValueError(f"{name!r} must be as wide as high and a multiple of 8, such as digits:32x32.")
+        raise ValueError(f"{name!r}: the option must be as wide as high and a multiple of 8, as in digits:32x32.")
     if plain not in ("text", "diabetes") and option.isdecimal() and 0 < int(option) <= (examples or int(option)):
         return
     raise ValueError(

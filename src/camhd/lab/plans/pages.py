@@ -1,0 +1,72 @@
+"""From the records of a plan to its report: a page, figures, tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import report
+from ..report import Published, Study
+from .plan import Plan
+from .reading import Results, results
+
+
+def rebuild(plan: Plan, scale: str, records: str | Path, out: str | Path, figures: bool = True) -> Path:
+    """Write the report of a plan from its records alone: nothing is trained.
+
+    Args:
+        plan: the plan.
+        scale: of the records.
+        records: their folder.
+        out: a folder for `report.html`, figures (PNG, SVG, PDF) and tables (Markdown, LaTeX).
+        figures: False for the page alone, which needs no matplotlib.
+
+    Returns:
+        The page.
+    """
+    made = study(results(plan, scale, records))
+    out = Path(out)
+    if figures:
+        report.write_figures(made, out)
+    return report.write_study(made, out / "report.html")
+
+
+def study(found: Results) -> Study:
+    """All that goes into the report of a plan."""
+    tasks = [task for task in found.tasks.values() if any(method.runs for method in task.methods)]
+    for task in tasks:
+        task.methods = [method for method in task.methods if method.runs]
+    return Study(
+        title=f"{found.plan.title} ({found.scale})",
+        tasks=tasks,
+        problems=found.problems,
+        published=_published(found),
+        remarks=remarks(found),
+    )
+
+
+def remarks(found: Results) -> list[str]:
+    """What a reader must know before the numbers."""
+    plan = found.plan
+    said = [plan.about]
+    reduced = plan.reduced(found.scale)
+    if reduced:
+        said.append(f"What is not as in the {plan.source}: {' '.join(reduced)}")
+    said += plan.silent
+    if found.missing:
+        said.append(f"{found.missing} runs of this plan have not been made yet; the same command goes on with them.")
+    return said
+
+
+def _published(found: Results) -> list[Published]:
+    """The paper's numbers beside the runs that were made on the paper's problem."""
+    originals = {(grid.name, one.title): one for grid in found.plan.grids for one in grid.problems}
+    rows = []
+    for (grid, title), task in found.tasks.items():
+        original = originals[grid, title]
+        if (original.model, original.data) == (task.model, task.data):
+            rows += [
+                Published(task.model, task.data, number.method, number.mean, number.error, found.plan.source)
+                for number in found.plan.published
+                if number.problem == title
+            ]
+    return rows
