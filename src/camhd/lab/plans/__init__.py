@@ -9,11 +9,11 @@ changes and how that is said, `measuring` the measurements that are no training 
 from __future__ import annotations
 
 from ..choices import choose
-from . import ffnn, hd, lenet, ratio
+from . import ffnn, hd, lenet, ratio, resnet, robustness
 from .pages import rebuild as write
 from .plan import Plan
 
-PLANS = {plan.name: plan for plan in (ffnn.PLAN, lenet.PLAN, ratio.PLAN, hd.PLAN)}
+PLANS = {one.PLAN.name: one.PLAN for one in (ffnn, lenet, resnet, ratio, hd, robustness)}
 
 __all__ = ["PLANS", "Plan", "find", "write"]
 

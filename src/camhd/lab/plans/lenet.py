@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from ..report import Cell, Column, Section, Table
+from ..report.curves import finite
+from ..report.text import mean_and_error
+from . import sections
+from .claims import Claim, Test, better, compare
 from .grid import Grid, Method, Problem
 from .plan import Number, Plan
+from .reading import Results
 from .scale import Change
 
 MNIST, CIFAR10, SVHN = "MNIST", "CIFAR10", "SVHN"
 CAM, HD, L4, ADABOUND, RADAM, ADAM = "Adam-CAM-HD", "Adam-HD", "Adam-L4", "Adabound", "RAdam", "Adam"
+ALL = (MNIST, CIFAR10, SVHN)
+BY_OPTIMIZER, BY_DECAY = "weights by optimizer", "weights by decay"
+SGD_CAM, SGDN_CAM = "SGD-CAM-HD", "SGDN-CAM-HD"
 TENTH = "MNIST, a tenth"
 SLOW, FAST = "Adam-CAM-HD, decay 0.001", "Adam-CAM-HD, decay 0.002"
 
@@ -19,6 +28,72 @@ TABLE = {
     RADAM: ((98.94, 0.06), (63.91, 0.34), (87.31, 0.41)),
     ADAM: ((98.89, 0.05), (63.88, 0.45), (86.82, 0.16)),
 }
+
+# Where the paper says that γ of the filters ends; it starts at 0.2.
+WEIGHTS = {
+    (BY_OPTIMIZER, TENTH, SGD_CAM): None,
+    (BY_OPTIMIZER, TENTH, SGDN_CAM): 0.388,
+    (BY_OPTIMIZER, TENTH, CAM): 0.211,
+    (BY_DECAY, CIFAR10, FAST): 0.188,
+    (BY_DECAY, SVHN, FAST): 0.195,
+    (BY_DECAY, CIFAR10, SLOW): None,
+    (BY_DECAY, SVHN, SLOW): None,
+}
+
+
+def _final_weights(found: Results) -> Section:
+    rows = []
+    for (grid, problem, label), theirs in WEIGHTS.items():
+        if found.method(grid, problem, label) is None:
+            continue
+        ours = finite(sections.final_weight(found, grid, problem, label, "filter"))
+        rows.append(
+            [
+                Cell(f"{problem}, {label}"),
+                Cell(str(ours.count), ours.count),
+                Cell(mean_and_error(ours), ours.mean),
+                Cell("" if theirs is None else f"{theirs:g}", float("nan") if theirs is None else theirs),
+            ]
+        )
+    columns = [
+        Column("what", "Data, method", numeric=False),
+        Column("n", "n", "Runs."),
+        Column("ours", "γ of the filters at the end", "Mean ± standard error over runs; it starts at 0.2."),
+        Column("theirs", "paper", "As the section on learning of combination weights says."),
+    ]
+    note = "Mean ± standard error over runs. The paper gives no standard errors here."
+    title = "Where the weight of the filters ends"
+    return Section(f"{title}: {sections.said('Sec:5.5.1')}", (), [Table(title, columns, rows, note)])
+
+
+def _move(found: Results, grid: str, problem: str, label: str) -> list[float]:
+    """How far γ of the filters has moved, in every run."""
+    return [abs(value - 0.2) for value in sections.final_weight(found, grid, problem, label, "filter")]
+
+
+def _larger_with_sgd(found: Results) -> list[Test]:
+    adam = sections.final_weight(found, BY_OPTIMIZER, TENTH, CAM, "filter")
+    return [
+        compare(
+            f"γ of the filters: {label} − {CAM}",
+            sections.final_weight(found, BY_OPTIMIZER, TENTH, label, "filter"),
+            adam,
+        )
+        for label in (SGD_CAM, SGDN_CAM)
+    ]
+
+
+def _more_with_less_decay(found: Results) -> list[Test]:
+    return [
+        compare(
+            f"{problem}: |γ − 0.2| with decay 0.001 − with 0.002",
+            _move(found, BY_DECAY, problem, SLOW),
+            _move(found, BY_DECAY, problem, FAST),
+        )
+        for problem in (CIFAR10, SVHN)
+        if found.method(BY_DECAY, problem, SLOW)
+    ]
+
 
 PLAN = Plan(
     name="lenet",
@@ -43,17 +118,17 @@ PLAN = Plan(
             ),
         ),
         Grid(
-            "weights by optimizer",
+            BY_OPTIMIZER,
             problems=(Problem(TENTH, "lenet5", "mnist:6000", epochs=30),),
             methods=(
-                Method("SGD-CAM-HD", "sgd-cam-hd-2", {"lr": 0.1}),
-                Method("SGDN-CAM-HD", "sgdn-cam-hd-2", {"lr": 0.1}),
+                Method(SGD_CAM, "sgd-cam-hd-2", {"lr": 0.1}),
+                Method(SGDN_CAM, "sgdn-cam-hd-2", {"lr": 0.1}),
                 Method(CAM, "adam-cam-hd-2"),
             ),
             seeds=5,
         ),
         Grid(
-            "weights by decay",
+            BY_DECAY,
             problems=(
                 Problem(CIFAR10, "lenet5", "cifar10", epochs=30),
                 Problem(SVHN, "lenet5", "svhn", epochs=30),
@@ -67,7 +142,7 @@ PLAN = Plan(
     ),
     cpu={
         "": Change(seeds=5, data={"svhn": "svhn:20000"}),
-        "weights by optimizer": Change(),
+        BY_OPTIMIZER: Change(),
     },
     smoke={
         "": Change(
@@ -90,6 +165,49 @@ PLAN = Plan(
     published=tuple(
         Number(problem, method, mean / 100, error / 100)
         for method, cells in TABLE.items()
-        for problem, (mean, error) in zip((MNIST, CIFAR10, SVHN), cells, strict=True)
+        for problem, (mean, error) in zip(ALL, cells, strict=True)
+    ),
+    sections=(
+        sections.table("table", "tab:4", "Summary of test performances with LeNet-5"),
+        _final_weights,
+        sections.weights(BY_OPTIMIZER, ("Fig:6",), "Learning curves of γs for LeNet-5 with SGD, SGDN and Adam"),
+        sections.weights(BY_DECAY, ("Fig:7", "Fig:7b"), "Learning curves of γs for LeNet-5 with Adam-CAM-HD"),
+    ),
+    claims=(
+        Claim(
+            "The test accuracy of Adam-CAM-HD outperforms other optimizers on both CIFAR10 and SVHN.",
+            "Sec:5.4.4",
+            better(CAM, (HD, L4, ADABOUND, RADAM, ADAM), (CIFAR10, SVHN)),
+        ),
+        Claim(
+            "It gives significantly better results than Adam and Adam-HD for all the three datasets.",
+            "Sec:5.4.4",
+            better(CAM, (ADAM, HD), ALL),
+        ),
+        Claim("On MNIST, L4 could perform better in a later stage.", "Sec:5.4.4", better(L4, CAM, (MNIST,))),
+        Claim(
+            "The recommended hyper-parameters for L4 could fail in some cases (SVHN): Adam is better there.",
+            "Sec:5.4.4",
+            better(ADAM, L4, (SVHN,)),
+        ),
+        Claim(
+            "RAdam and Adabound outperform the baseline Adam method on MNIST.",
+            "Sec:5.4.4",
+            lambda found: [*better(RADAM, ADAM, (MNIST,))(found), *better(ADABOUND, ADAM, (MNIST,))(found)],
+        ),
+        Claim(
+            "Adam-HD does not show a significant advantage over Adam.", "Sec:5.4.4", better(HD, ADAM, ALL, absent=True)
+        ),
+        Claim(
+            "The change is much more significant towards larger filter-wise adaptation with SGD-CAM-HD or SGDN-CAM-HD than "
+            "with Adam-CAM-HD.",
+            "Sec:5.5.1",
+            _larger_with_sgd,
+        ),
+        Claim(
+            "A smaller τ = 0.001 can result in a more significant change of combination weights.",
+            "Sec:5.5.1",
+            _more_with_less_decay,
+        ),
     ),
 )

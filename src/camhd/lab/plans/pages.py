@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import report
-from ..report import Published, Study
+from ..records.files import write as write_whole
+from ..report import Published, Section, Study
+from ..report.figures import names, slug
+from ..report.tables import markdown
+from . import claims
 from .plan import Plan
 from .reading import Results, results
+
+FORMATS = ("png", "svg")
 
 
 def rebuild(plan: Plan, scale: str, records: str | Path, out: str | Path, figures: bool = True) -> Path:
@@ -17,16 +23,19 @@ def rebuild(plan: Plan, scale: str, records: str | Path, out: str | Path, figure
         plan: the plan.
         scale: of the records.
         records: their folder.
-        out: a folder for `report.html`, figures (PNG, SVG, PDF) and tables (Markdown, LaTeX).
+        out: a folder for `report.html`, the same as `report.md`, figures (PNG, SVG) and tables (Markdown, LaTeX).
         figures: False for the page alone, which needs no matplotlib.
 
     Returns:
         The page.
     """
-    made = study(results(plan, scale, records))
+    found = results(plan, scale, records)
+    made = study(found)
     out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
     if figures:
-        report.write_figures(made, out)
+        report.write_figures(made, out, FORMATS, ("curves",) if plan.curves else ())
+    write_whole(out / "report.md", text(made, plan.curves and figures, figures))
     return report.write_study(made, out / "report.html")
 
 
@@ -41,7 +50,29 @@ def study(found: Results) -> Study:
         problems=found.problems,
         published=_published(found),
         remarks=remarks(found),
+        sections=_sections(found),
     )
+
+
+def _sections(found: Results) -> list[Section]:
+    made = [claims.section(found, found.plan.claims), *(make(found) for make in found.plan.sections)]
+    return [section for section in made if section is not None]
+
+
+def text(made: Study, curves: bool, figures: bool) -> str:
+    """The report as Markdown, for pages that are built from it; figures lie beside it."""
+    lines = [f"## {made.title}", *made.remarks]
+    for section in made.sections:
+        lines.append(f"### {section.title}")
+        lines += section.texts
+        for table in section.tables:
+            lines += [markdown(table), table.note]
+        lines += [f"![{chart.title}]({slug(chart.title)}.png)" for chart in section.charts if figures]
+    if curves:
+        lines.append("### Learning curves")
+        pairs = zip(names(made.tasks), made.tasks, strict=True)
+        lines += [f"![Learning curves, {task.name}]({name}-curves.png)" for name, task in pairs if task.metrics]
+    return "\n\n".join(lines) + "\n"
 
 
 def remarks(found: Results) -> list[str]:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..choices import choose
 from .grid import Grid
 from .items import Item
 from .measuring import Measurement
 from .scale import SCALES, Change, differences
+
+if TYPE_CHECKING:
+    from ..report import Section
+    from .claims import Claim
+    from .reading import Results
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,9 @@ class Plan:
         silent: what the paper does not say, and what was taken.
         published: its numbers.
         source: who published them.
-        sections: what its report shows; each makes one section from the results.
+        sections: what its report shows; each makes one section from the results, or None.
         claims: what it says, as tests.
+        curves: whether learning curves are wanted as files too.
     """
 
     name: str
@@ -53,6 +60,9 @@ class Plan:
     silent: tuple[str, ...] = ()
     published: tuple[Number, ...] = ()
     source: str = "paper"
+    sections: tuple[Callable[[Results], Section | None], ...] = ()
+    claims: tuple[Claim, ...] = ()
+    curves: bool = True
 
     def at(self, scale: str) -> tuple[Grid, ...]:
         """What is trained at a scale."""
@@ -76,6 +86,3 @@ class Plan:
                 where = f"{grid.name}: " if len(self.grids) > 1 else ""
                 found.append(f"{where}{'; '.join(different)}.")
         return found
-
-
-Maker = Callable[..., object]

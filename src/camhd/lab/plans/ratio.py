@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..report import Section
+from .claims import Claim, Test, compare
 from .grid import Grid, Method, Problem
+from .numbering import said
 from .plan import Plan
+from .reading import Results
 from .scale import Change
+from .sections import along
+from .testing import contrast
 
 RATIOS = tuple(number / 10 for number in range(11))  # of the global level
 FIXED, TRAINED = "γ fixed", "γ trained"
@@ -69,6 +75,70 @@ TINY_RESNET = replace(
     TINY, epochs={"": 1}, data={"cifar10": "digits"}, models={"resnet18": "resnet18:0.0625"}, augment=False
 )
 
+
+def _finals(found: Results, grid: Grid, how: str) -> dict[float, list[float]]:
+    """Final accuracies by ratio, where there are any."""
+    (problem,) = grid.problems
+    values = {ratio: found.finals(grid.name, problem.title, label(ratio, how)) for ratio in RATIOS}
+    return {ratio: own for ratio, own in values.items() if own}
+
+
+def _charts(found: Results) -> Section:
+    charts = []
+    for grid in found.grids:
+        (problem,) = grid.problems
+        lines = {how: list(_finals(found, grid, how).items()) for how in (FIXED, TRAINED)}
+        base = found.finals(grid.name, problem.title, "baseline")
+        lines["baseline"] = [(0.0, base), (1.0, base)]
+        charts.append(along(problem.title, "ratio of the global level", lines))
+    text = "Test accuracy after the last epoch: mean over runs, with a band of one standard error to either side."
+    return Section(f"Accuracy against the initial combination ratio: {said('Fig:1')}", (text,), (), charts)
+
+
+def _inside_is_best(found: Results) -> list[Test]:
+    """The best ratio inside against each end. It was picked, so its p-value is corrected for the number inside."""
+    tests = []
+    for grid in found.grids:
+        for how in (FIXED, TRAINED):
+            finals = _finals(found, grid, how)
+            inside = [ratio for ratio in finals if 0 < ratio < 1]
+            if not inside or not {0.0, 1.0} <= set(finals):
+                continue
+            best = max(inside, key=lambda ratio: sum(finals[ratio]) / len(finals[ratio]))
+            end = max((0.0, 1.0), key=lambda ratio: sum(finals[ratio]) / len(finals[ratio]))
+            what = f"{grid.problems[0].title}, {how}: best inside ({best:g}) − better end ({end:g})"
+            made = compare(what, finals[best], finals[end], percent=True)
+            tests.append(replace(made, p=min(1.0, made.p * len(inside))))
+    return tests
+
+
+def _better_than_baseline(found: Results) -> list[Test]:
+    return [
+        compare(
+            f"{grid.problems[0].title}, {label(ratio, how)} − baseline",
+            values,
+            found.finals(grid.name, grid.problems[0].title, "baseline"),
+            percent=True,
+        )
+        for grid in found.grids
+        for how in (FIXED, TRAINED)
+        for ratio, values in _finals(found, grid, how).items()
+    ]
+
+
+def _trained_is_better(found: Results) -> list[Test]:
+    """For each panel, the mean difference over all ratios: one test with the ratios as strata."""
+    tests = []
+    for grid in found.grids:
+        fixed, trained = _finals(found, grid, FIXED), _finals(found, grid, TRAINED)
+        pairs = [(trained[ratio], fixed[ratio]) for ratio in trained if ratio in fixed]
+        made = contrast(pairs)
+        what = f"{grid.problems[0].title}: γ trained − γ fixed, mean over {len(pairs)} ratios"
+        count = f"{made.count[0]}, {made.count[1]}"
+        tests.append(Test(what, 100 * made.effect, 100 * made.low, 100 * made.high, made.p, count, "points"))
+    return tests
+
+
 PLAN = Plan(
     name="ratio",
     title="Initial combination ratio and test accuracy",
@@ -97,4 +167,27 @@ PLAN = Plan(
         "The ratios are read off its figure's description, 'the ratio of global-level adaptive learning rates': 0, 0.1, …, 1.",
         "Its table of hyper-parameters has no row for the network (100, 100, 100); that of the two larger networks is taken.",
     ),
+    sections=(_charts,),
+    claims=(
+        Claim(
+            "Usually the optimal performance is neither at full global level nor full layer/filter level, but a weighted "
+            "combination of two levels, for both update and no-update cases.",
+            "Sec:5.4.2",
+            _inside_is_best,
+            most=True,
+        ),
+        Claim(
+            "CAM-HD methods outperform baseline Adam/SGDN methods for most of the combination ratios initializations.",
+            "Sec:5.4.2",
+            _better_than_baseline,
+            most=True,
+        ),
+        Claim(
+            "Updating of combination weights is effective and helpful in achieving better performance than applying fixed "
+            "combination weights.",
+            "Sec:5.4.2",
+            _trained_is_better,
+        ),
+    ),
+    curves=False,
 )

@@ -48,6 +48,12 @@ class Results:
         method = self.method(grid, problem, label)
         return method.finals(metric) if method else []
 
+    def limit(self, grid: str, problem: str) -> int:
+        """The most steps that a run of a problem may take; 0 if there is no run yet."""
+        methods = self.tasks[grid, problem].methods
+        found = [run for method in methods for run in method.runs if run.start.get("steps_per_epoch")]
+        return int(found[0].start["steps_per_epoch"]) * int(found[0].config["epochs"]) if found else 0
+
     def of(self, kind: str) -> list[Measured]:
         """The measurements of a kind, in the plan's order."""
         return [one for one in self.measured if one.measurement.kind == kind]
@@ -101,8 +107,9 @@ def _places(grids: tuple[Grid, ...], tasks: Mapping[tuple[str, str], Task]) -> d
     return places
 
 
-_SIGNED = tuple(
-    "model data optimizer options seed batch_size epochs split augment schedule patience loss_scale dtype stop_loss".split()
+_SIGNED = (
+    *("model", "data", "optimizer", "options", "seed", "batch_size", "epochs", "split"),
+    *("augment", "schedule", "patience", "loss_scale", "dtype", "stop_loss"),
 )
 
 

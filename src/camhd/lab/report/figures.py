@@ -23,9 +23,7 @@ RATES = 24
 PARTS = ("curves", "time", "rates")
 
 
-def draw(
-    study: Study, folder: Path, formats: Sequence[str] = FORMATS, parts: Sequence[str] = PARTS
-) -> list[Path]:
+def draw(study: Study, folder: Path, formats: Sequence[str] = FORMATS, parts: Sequence[str] = PARTS) -> list[Path]:
     """Write every figure in every format, and every table as Markdown and LaTeX.
 
     Args:
