@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..lab import plans
-from ..lab.plans.running import carry_out
+from ..lab.plans.running import carry_out, measure
 from . import options as o
 from .progress import watching
 
@@ -43,6 +43,7 @@ def reproduce(
         try:
             with watching(len(items)) as watcher:
                 o.checked(context, lambda: carry_out(items, place, watcher, threads))
+            measure(plan.measurements.get(scale, ()), place, lambda made: print(made.measurement.id, file=sys.stderr))
         except (KeyboardInterrupt, SystemExit) as stop:
             print(f"\nStopped. To go on:\n  {o.same_command(context, plan.name, without=('name',))}", file=sys.stderr)
             raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None

@@ -9,11 +9,11 @@ changes and how that is said, `measuring` the measurements that are no training 
 from __future__ import annotations
 
 from ..choices import choose
-from . import ffnn, hd, lenet, ratio, resnet, robustness
+from . import complexity, convergence, ffnn, hd, lenet, ratio, resnet, robustness
 from .pages import rebuild as write
 from .plan import Plan
 
-PLANS = {one.PLAN.name: one.PLAN for one in (ffnn, lenet, resnet, ratio, hd, robustness)}
+PLANS = {one.PLAN.name: one.PLAN for one in (ffnn, lenet, resnet, ratio, complexity, convergence, hd, robustness)}
 
 __all__ = ["PLANS", "Plan", "find", "write"]
 

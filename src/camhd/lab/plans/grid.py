@@ -52,7 +52,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Grid:
-    """Every method on every problem, with seeds 0, 1, …
+    """Every method on every problem, with several seeds.
 
     Args:
         name: for `--only`, and to tell grids of a plan apart.

@@ -98,7 +98,8 @@ def _more_with_less_decay(found: Results) -> list[Test]:
 PLAN = Plan(
     name="lenet",
     title="LeNet-5 on MNIST, CIFAR-10 and SVHN",
-    about="LeNet-5 on three data sets with six optimizers, and what the weights γ of the levels do with SGD, SGDN and Adam.",
+    about="LeNet-5 on three data sets with six optimizers, and what the weights γ of the levels do with SGD, "
+    "SGDN and Adam.",
     places=("Sec:5.4.4", "tab:4", "Fig:3", "Fig:6", "Fig:7", "Fig:7b"),
     grids=(
         Grid(
@@ -159,7 +160,8 @@ PLAN = Plan(
     },
     silent=(
         "The paper does not say how many epochs LeNet-5 was trained; 30 are taken, as for its feed-forward networks.",
-        "Its table of hyper-parameters has no learning rate of SGD and SGDN for LeNet-5; its section on the weights says "
+        "Its table of hyper-parameters has no learning rate of SGD and SGDN for LeNet-5; its section on the "
+        "weights says "
         "1e-1, which is taken.",
     ),
     published=tuple(
@@ -199,7 +201,8 @@ PLAN = Plan(
             "Adam-HD does not show a significant advantage over Adam.", "Sec:5.4.4", better(HD, ADAM, ALL, absent=True)
         ),
         Claim(
-            "The change is much more significant towards larger filter-wise adaptation with SGD-CAM-HD or SGDN-CAM-HD than "
+            "The change is much more significant towards larger filter-wise adaptation with SGD-CAM-HD or "
+            "SGDN-CAM-HD than "
             "with Adam-CAM-HD.",
             "Sec:5.5.1",
             _larger_with_sgd,

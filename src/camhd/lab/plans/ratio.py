@@ -142,7 +142,8 @@ def _trained_is_better(found: Results) -> list[Test]:
 PLAN = Plan(
     name="ratio",
     title="Initial combination ratio and test accuracy",
-    about="Two levels, from the ratio 0 (all layers or filters) to 1 (all global), with the weights γ fixed and trained.",
+    about="Two levels, from the ratio 0 (all layers or filters) to 1 (all global), with the weights γ fixed and "
+    "trained.",
     places=("Sec:5.4.2", "Fig:1"),
     grids=GRIDS,
     cpu={
@@ -164,13 +165,16 @@ PLAN = Plan(
     },
     silent=(
         "The paper does not say on which of its two data sets LeNet-5 was trained here; it is done on both.",
-        "The ratios are read off its figure's description, 'the ratio of global-level adaptive learning rates': 0, 0.1, …, 1.",
-        "Its table of hyper-parameters has no row for the network (100, 100, 100); that of the two larger networks is taken.",
+        "The ratios are read off its figure's description, 'the ratio of global-level adaptive learning rates': "
+        "0, 0.1, …, 1.",
+        "Its table of hyper-parameters has no row for the network (100, 100, 100); that of the two larger "
+        "networks is taken.",
     ),
     sections=(_charts,),
     claims=(
         Claim(
-            "Usually the optimal performance is neither at full global level nor full layer/filter level, but a weighted "
+            "Usually the optimal performance is neither at full global level nor full layer/filter level, but a "
+            "weighted "
             "combination of two levels, for both update and no-update cases.",
             "Sec:5.4.2",
             _inside_is_best,
@@ -183,7 +187,8 @@ PLAN = Plan(
             most=True,
         ),
         Claim(
-            "Updating of combination weights is effective and helpful in achieving better performance than applying fixed "
+            "Updating of combination weights is effective and helpful in achieving better performance than "
+            "applying fixed "
             "combination weights.",
             "Sec:5.4.2",
             _trained_is_better,

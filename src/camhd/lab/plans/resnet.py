@@ -30,7 +30,8 @@ DROP = "drop:150"
 PLAN = Plan(
     name="resnet",
     title="ResNet-18 and ResNet-34 on CIFAR-10",
-    about="Residual networks on CIFAR-10 with crops, flips and cutout; SGDN's rate drops to a tenth after epoch 150 of 200.",
+    about="Residual networks on CIFAR-10 with crops, flips and cutout; SGDN's rate drops to a tenth after epoch "
+    "150 of 200.",
     places=("Sec:5.4.5", "tab:5", "Fig:4", "Fig:8"),
     grids=(
         Grid(
@@ -76,8 +77,10 @@ PLAN = Plan(
         )
     },
     silent=(
-        "The paper names crops, flips and cutout through the sources that it follows, not in its text; all three are taken.",
-        "Weight decay is 1e-4 for the Adam family and 5e-4 for L4, as the paper says; SGDN's 5e-4 is that of the code it follows.",
+        "The paper names crops, flips and cutout through the sources that it follows, not in its text; all "
+        "three are taken.",
+        "Weight decay is 1e-4 for the Adam family and 5e-4 for L4, as the paper says; SGDN's 5e-4 is that of "
+        "the code it follows.",
         "L4 and RAdam are in the paper's figure and not in its table.",
     ),
     published=tuple(

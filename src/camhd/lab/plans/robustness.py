@@ -73,7 +73,8 @@ def _less_sensitive(found: Results, first: str, second: str) -> list[Test]:
 PLAN = Plan(
     name="robustness",
     title="Final accuracy against the initial learning rate",
-    about="How much the initial learning rate matters, with and without learned rates. The paper has no such experiment.",
+    about="How much the initial learning rate matters, with and without learned rates. The paper has no such "
+    "experiment.",
     places=("Sec:5.4.1",),
     grids=(
         Grid(
@@ -93,7 +94,8 @@ PLAN = Plan(
         )
     },
     silent=(
-        "Adam-HD and SGD-HD are kept at rates of 0 or above. β is that of the paper's tables, or of the library's defaults "
+        "Adam-HD and SGD-HD are kept at rates of 0 or above. β is that of the paper's tables, or of the "
+        "library's defaults "
         "where they have none, and the same for all initial rates.",
     ),
     sections=(_charts,),
@@ -104,7 +106,8 @@ PLAN = Plan(
             lambda found: [*_less_sensitive(found, "Adam-HD", "Adam"), *_less_sensitive(found, "SGD-HD", "SGD")],
         ),
         Claim(
-            "That hyper-parameters are tuned does not mean that the performance is sensitive to each of them: with CAM-HD, "
+            "That hyper-parameters are tuned does not mean that the performance is sensitive to each of them: "
+            "with CAM-HD, "
             "the initial rate matters less than without.",
             "Sec:5.4.1",
             lambda found: [

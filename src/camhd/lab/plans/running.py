@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,16 @@ import torch
 
 from ..records import Run, RunLockedError
 from ..train import Watcher, execute, open_data
+from . import costs, measuring, theorems
 from .items import Item
+from .measuring import Measured, Measurement
+
+KINDS: Mapping[str, Callable[..., Mapping[str, Any]]] = {
+    "cost": costs.cost,
+    "combination": theorems.combination,
+    "descent": theorems.descent,
+    "regret": theorems.regret,
+}
 
 
 def carry_out(
@@ -38,3 +47,12 @@ def carry_out(
         except RunLockedError:
             continue
     return done
+
+
+def measure(measurements: Sequence[Measurement], folder: str | Path, watcher: Callable[[Measured], None]) -> None:
+    """Every measurement that has no record yet; one that another process is making is left to it."""
+    for measurement in measurements:
+        try:
+            watcher(measuring.measure(measurement, folder, KINDS))
+        except RunLockedError:
+            continue

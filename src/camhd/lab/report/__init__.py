@@ -2,7 +2,8 @@
 
 `write` reads what `camhd.lab.train` and `camhd.lab.compare` recorded, and nothing else. What is where, in order:
 `source` reads runs; `group` sorts them into tasks and methods; `curves`, `rates` and `summary` compute; `study` holds
-all of it, and `section` what others put above it; `page` makes the page's data, `html` the page, `figures` the pictures, `tables` Markdown and LaTeX.
+all of it, and `section` what others put above it; `page` makes the page's data, `html` the page, `figures` the
+pictures, `tables` Markdown and LaTeX.
 """
 
 from __future__ import annotations

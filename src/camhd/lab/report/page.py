@@ -11,8 +11,8 @@ from .curves import POINTS, curves
 from .group import Method, Task, flat, shown
 from .pack import pack
 from .rates import Level, View
-from .source import COLUMNS, Entry
 from .section import as_data, table_data
+from .source import COLUMNS, Entry
 from .study import Study
 from .summary import Published, headline, table
 from .text import number
