@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..lab import plans
-from ..lab.plans.running import carry_out, measure
+from ..lab.bench.report import Table
+from ..lab.plans import running
+from ..lab.plans.measuring import Measured
+from ..lab.plans.numbering import PRINTED
+from ..lab.plans.pages import study
+from ..lab.plans.reading import results
 from . import options as o
+from . import show
 from .progress import watching
 
 
@@ -21,31 +30,73 @@ def reproduce(
         str,
         typer.Option(help="smoke: a minute, on small data. cpu: hours, on two cores. paper: as the paper did it."),
     ] = "smoke",
+    listing: Annotated[
+        bool, typer.Option("--list", help="List the plans, and where the paper has them: in print and in its source.")
+    ] = False,
     only: Annotated[
-        str | None, typer.Option(help="Only runs in whose name, label or problem this text occurs.")
+        str | None,
+        typer.Option(help="Only runs in whose model, data, optimizer or label this text occurs."),
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Of the records.", show_default="runs/NAME-SCALE")] = None,
-    report_only: Annotated[bool, typer.Option("--report-only", help="Train nothing; write the report anew.")] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Of the records; the report is in its folder 'report'.", show_default="runs/NAME-SCALE"),
+    ] = None,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Run nothing; write the report anew from the records.")
+    ] = False,
     threads: o.Threads = None,
 ) -> None:
-    """Repeat an experiment of the paper, and compare.
+    """Repeat an experiment of the paper, and compare with what it says.
 
-    Ctrl-C stops between two steps; the same command goes on from there.
+    It ends with a report: the paper's tables and figures with our numbers, its own beside them, and which of its claims
+    hold in these runs. Ctrl-C stops between two steps; the same command goes on from there, and several of them may
+    work on one folder.
     """
+    if listing:
+        show.print_table(_list())
+        return
     plan = o.checked(context, lambda: plans.find(name or ""))
-    items = o.checked(context, lambda: plan.items(scale))
+    items = o.checked(context, lambda: running.chosen(plan, scale, only))
     place = folder or Path("runs") / f"{plan.name}-{scale}"
-    if only is not None:
-        items = [
-            item for item in items if only.lower() in f"{item.model} {item.data} {item.label} {item.optimizer}".lower()
-        ]
     if not report_only:
         try:
             with watching(len(items)) as watcher:
-                o.checked(context, lambda: carry_out(items, place, watcher, threads))
-            measure(plan.measurements.get(scale, ()), place, lambda made: print(made.measurement.id, file=sys.stderr))
+                o.checked(context, partial(running.carry_out, items, place, watcher, threads))
+            running.measure(running.measured(plan, scale, only), place, _tell)
         except (KeyboardInterrupt, SystemExit) as stop:
-            print(f"\nStopped. To go on:\n  {o.same_command(context, plan.name, without=('name',))}", file=sys.stderr)
+            same = o.same_command(context, plan.name, without=("name",))
+            print(f"\nStopped. To go on:\n  {same}", file=sys.stderr)
             raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
-    page = o.checked(context, lambda: plans.write(plan, scale, place, place / "report"))
+    figures = importlib.util.find_spec("matplotlib") is not None
+    page = o.checked(context, lambda: plans.rebuild(plan.name, place, place / "report", scale, figures=figures))
+    print("\n".join(_verdicts(plan, scale, place)))
     print(f"Report: {page}")
+
+
+def _verdicts(plan: plans.Plan, scale: str, place: Path) -> Sequence[str]:
+    """The claims, which are the first section of a plan that has any."""
+    sections = study(results(plan, scale, place)).sections
+    return sections[0].texts if plan.claims else []
+
+
+def _tell(made: Measured) -> None:
+    print(f"{made.measurement.id}  {made.seconds:.1f} s", file=sys.stderr, flush=True)
+
+
+def _list() -> Table:
+    """Both numberings: what LaTeX prints, and the labels of the source."""
+    rows = [
+        (
+            plan.name,
+            ", ".join(PRINTED.get(place, place) for place in plan.places) or "–",
+            ", ".join(plan.places) or "–",
+            plan.title,
+        )
+        for plan in plans.PLANS.values()
+    ]
+    return Table(
+        "The paper's experiments; hd is from the poster of Baydin et al.",
+        ("plan", "in print", "in the source", "what"),
+        rows,
+        left=4,
+    )

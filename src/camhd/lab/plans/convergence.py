@@ -7,7 +7,7 @@ import math
 from ..report import Cell, Chart, Column, Section, Series, Table
 from ..report.curves import finite
 from ..statistics import student_tail
-from .claims import FAILS, HOLDS, Claim, Test
+from .claims import FAILS, HOLDS, OPEN, Claim, Test
 from .measuring import Measured, Measurement
 from .numbering import said
 from .plan import Plan
@@ -187,7 +187,10 @@ def _bounded(found: Results) -> list[Test]:
 
 
 def _grows_slower(found: Results) -> list[Test]:
-    """One-sample t-tests over seeds that the exponent of the regret is below a half."""
+    """One-sample t-tests over seeds that the exponent of the regret in the last decade of steps is below a half.
+
+    One above a half tells nothing: an upper bound is about all T, and these are some.
+    """
     tests = []
     for name, (bound, beta) in KINDS.items():
         values = [one.values["exponent"] for one in _regrets(found, bound, beta)]
@@ -204,6 +207,7 @@ def _grows_slower(found: Results) -> list[Test]:
                 0.5 - made.mean + reach,
                 student_tail(t, made.count - 1) if made.count > 1 else math.nan,
                 str(made.count),
+                verdict="" if made.mean < 0.5 else OPEN,
             )
         )
     return tests
@@ -215,7 +219,7 @@ PLAN = Plan(
     about="Regularised rates and combined rates, gradient descent from any rate, and the regret of AdaBound-CAM-HD.",
     places=("Sec:5.3.3", "thm:1", "Sec:5.3.5", "thm:2"),
     measurements={
-        "smoke": _measurements(descent=2000, online=1000, seeds=2),
+        "smoke": _measurements(descent=1000, online=400, seeds=2),
         "cpu": _measurements(descent=20_000, online=100_000, seeds=5),
         "paper": _measurements(descent=20_000, online=100_000, seeds=5),
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from .. import models, optimizers
 from ..bench.memory import state_bytes
 from ..bench.timing import Effort, Spread, race, timed
+from ..optimizers import Driver
 
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 CLASSES = 10
@@ -45,7 +47,7 @@ def cost(model: str, data: str, batch: int, levels: list[str], budget: float, th
             "adam": optimizers.build("adam", network),
             "cam": optimizers.build("adam-cam-hd-2", network, {"levels": tuple(levels)}),
         }
-        steps = [lambda driver=driver: driver.optimizer.step() for driver in drivers.values()]  # type: ignore[misc]
+        steps = [partial(_step, driver) for driver in drivers.values()]
         for step in steps * 3:
             step()
         made = race(steps, [timed(step) for step in steps], Effort(budget), train)
@@ -98,6 +100,11 @@ def multiplications(network: nn.Module, inputs: Tensor) -> int:
     for hook in hooks:
         hook.remove()
     return total
+
+
+def _step(driver: Driver) -> None:
+    assert driver.optimizer is not None
+    driver.optimizer.step()
 
 
 @contextmanager

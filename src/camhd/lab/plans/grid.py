@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,19 +98,25 @@ class Grid:
                     yield self.item(problem, method, seed)
 
 
-def signature(item: Item) -> dict[str, Any]:
-    """What the record of a run must say to be this one, as far as it can be told without its data."""
+def key(config: Mapping[str, Any]) -> str:
+    """Equal for configurations of one run, as far as they can be told without its data and its label."""
+    return json.dumps({name: config.get(name) for name in _SIGNED}, sort_keys=True)
+
+
+def key_of(item: Item) -> str:
+    """The key that the record of a run must have to be this one."""
     settings = item.settings()
     task = optimizers.task_of(item.model) if settings.paper else None
-    return {
-        "model": item.model,
-        "data": item.data,
-        "optimizer": item.optimizer,
-        "options": optimizers.find(item.optimizer).resolve(item.options, task),
-        "seed": item.seed,
-        "batch_size": settings.examples(item.model, item.data),
-        **{name: getattr(settings, name) for name in _AS_GIVEN},
-    }
+    return key(
+        {
+            **{name: getattr(item, name) for name in _SIGNED},
+            "options": optimizers.find(item.optimizer).resolve(item.options, task),
+            "batch_size": settings.examples(item.model, item.data),
+        }
+    )
 
 
-_AS_GIVEN = ("epochs", "split", "augment", "schedule", "patience", "loss_scale", "dtype", "stop_loss")
+_SIGNED = (
+    *("model", "data", "optimizer", "options", "seed", "batch_size", "epochs", "split"),
+    *("augment", "schedule", "patience", "loss_scale", "dtype", "stop_loss"),
+)

@@ -8,6 +8,7 @@ from ..report.text import mean_and_error
 from . import sections
 from .claims import Claim, Test, better, compare
 from .grid import Grid, Method, Problem
+from .numbering import said
 from .plan import Number, Plan
 from .reading import Results
 from .scale import Change
@@ -63,7 +64,7 @@ def _final_weights(found: Results) -> Section:
     ]
     note = "Mean ± standard error over runs. The paper gives no standard errors here."
     title = "Where the weight of the filters ends"
-    return Section(f"{title}: {sections.said('Sec:5.5.1')}", (), [Table(title, columns, rows, note)])
+    return Section(f"{title}: {said('Sec:5.5.1')}", (), [Table(title, columns, rows, note)])
 
 
 def _move(found: Results, grid: str, problem: str, label: str) -> list[float]:

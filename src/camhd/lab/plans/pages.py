@@ -12,24 +12,16 @@ from ..report.tables import markdown
 from . import claims
 from .plan import Plan
 from .reading import Results, results
+from .scale import SCALES
 
 FORMATS = ("png", "svg")
 
 
-def rebuild(plan: Plan, scale: str, records: str | Path, out: str | Path, figures: bool = True) -> Path:
-    """Write the report of a plan from its records alone: nothing is trained.
-
-    Args:
-        plan: the plan.
-        scale: of the records.
-        records: their folder.
-        out: a folder for `report.html`, the same as `report.md`, figures (PNG, SVG) and tables (Markdown, LaTeX).
-        figures: False for the page alone, which needs no matplotlib.
-
-    Returns:
-        The page.
-    """
+def write(plan: Plan, scale: str, records: str | Path, out: str | Path, figures: bool = True) -> Path:
+    """Write the report of a plan; see `camhd.lab.plans.rebuild`."""
     found = results(plan, scale, records)
+    if not found.count:
+        raise ValueError(f"there is no record of the plan {plan.name!r} at the scale {scale!r} in {str(records)!r}.")
     made = study(found)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -37,6 +29,15 @@ def rebuild(plan: Plan, scale: str, records: str | Path, out: str | Path, figure
         report.write_figures(made, out, FORMATS, ("curves",) if plan.curves else ())
     write_whole(out / "report.md", text(made, plan.curves and figures, figures))
     return report.write_study(made, out / "report.html")
+
+
+def guess(plan: Plan, records: str | Path) -> str:
+    """The scale to which most of the records in a folder belong."""
+    counts = {scale: results(plan, scale, records).count for scale in SCALES}
+    best = max(counts, key=lambda scale: counts[scale])
+    if not counts[best]:
+        raise ValueError(f"there is no record of the plan {plan.name!r} in {str(records)!r}.")
+    return best
 
 
 def study(found: Results) -> Study:

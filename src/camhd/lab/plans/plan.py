@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..choices import choose
-from .grid import Grid
+from .grid import Grid, key_of
 from .items import Item
 from .measuring import Measurement
 from .scale import SCALES, Change, differences
@@ -72,10 +72,8 @@ class Plan:
 
     def items(self, scale: str) -> list[Item]:
         """All runs at a scale; each once."""
-        found: list[Item] = []
-        for grid in self.at(scale):
-            found += [item for item in grid.items() if item not in found]
-        return found
+        found = {key_of(item): item for grid in reversed(self.at(scale)) for item in reversed(list(grid.items()))}
+        return list(reversed(found.values()))
 
     def reduced(self, scale: str) -> list[str]:
         """What a scale does differently from the paper, in words."""

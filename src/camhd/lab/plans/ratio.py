@@ -23,7 +23,7 @@ FFNN, LENET, LENET_CIFAR, ADAM18, SGDN18 = (
     "ResNet-18 on CIFAR10, Adam",
     "ResNet-18 on CIFAR10, SGDN",
 )
-RESNET = {"epochs": 10, "augment": "crop-flip-cutout"}
+CUTOUT = "crop-flip-cutout"
 
 
 def label(ratio: float, how: str) -> str:
@@ -50,8 +50,12 @@ GRIDS = (
     Grid("ffnn", (Problem(FFNN, "ffnn:100,100,100", "mnist", epochs=30),), _methods("adam", LAYERS)),
     Grid("lenet", (Problem(LENET, "lenet5", "mnist", epochs=10),), _methods("adam", FILTERS)),
     Grid("lenet-cifar10", (Problem(LENET_CIFAR, "lenet5", "cifar10", epochs=10),), _methods("adam", FILTERS)),
-    Grid("resnet-adam", (Problem(ADAM18, "resnet18", "cifar10", **RESNET),), _methods("adam", FILTERS)),
-    Grid("resnet-sgdn", (Problem(SGDN18, "resnet18", "cifar10", **RESNET),), _methods("sgdn", FILTERS)),
+    Grid(
+        "resnet-adam", (Problem(ADAM18, "resnet18", "cifar10", epochs=10, augment=CUTOUT),), _methods("adam", FILTERS)
+    ),
+    Grid(
+        "resnet-sgdn", (Problem(SGDN18, "resnet18", "cifar10", epochs=10, augment=CUTOUT),), _methods("sgdn", FILTERS)
+    ),
 )
 
 

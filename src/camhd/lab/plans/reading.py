@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..report.group import Method, Task
 from ..report.source import Entry, entries
 from . import measuring
-from .grid import Grid, Problem, signature
+from .grid import Grid, Problem, key, key_of
 from .measuring import Measured
 from .plan import Plan
-
-_DEFAULTS = {"stop_loss": None}
 
 
 @dataclass
@@ -63,6 +59,12 @@ class Results:
         return next(grid for grid in self.grids if grid.name == name)
 
     @property
+    def count(self) -> int:
+        """Runs (unfinished ones too) and measurements that are there."""
+        runs = {run.where for task in self.tasks.values() for method in task.methods for run in method.runs}
+        return len(runs) + len(self.measured)
+
+    @property
     def missing(self) -> int:
         """Runs and measurements that the plan asks for and that are not there."""
         wanted = len(self.plan.items(self.scale)) + len(self.plan.measurements.get(self.scale, ()))
@@ -77,7 +79,7 @@ def results(plan: Plan, scale: str, folder: str | Path) -> Results:
     places = _places(grids, tasks)
     problems: list[Entry] = []
     for entry in sorted(entries(folder), key=lambda one: (int(one.config.get("seed", 0)), one.where)):
-        cells = places.get(_key(entry.config), []) if entry.config else []
+        cells = places.get(key(entry.config), []) if entry.config else []
         for method in cells:
             method.config = method.config or {k: v for k, v in entry.config.items() if k not in ("id", "seed", "label")}
             method.runs.append(entry)
@@ -103,19 +105,8 @@ def _places(grids: tuple[Grid, ...], tasks: Mapping[tuple[str, str], Task]) -> d
             method = Method(row.label, {}, name=row.label)
             task.methods.append(method)
             for seed in range(grid.seeds):
-                places.setdefault(_key(signature(grid.item(problem, row, seed))), []).append(method)
+                places.setdefault(key_of(grid.item(problem, row, seed)), []).append(method)
     return places
-
-
-_SIGNED = (
-    *("model", "data", "optimizer", "options", "seed", "batch_size", "epochs", "split"),
-    *("augment", "schedule", "patience", "loss_scale", "dtype", "stop_loss"),
-)
-
-
-def _key(config: Mapping[str, Any]) -> str:
-    signed = {name: config.get(name, _DEFAULTS.get(name)) for name in _SIGNED}
-    return json.dumps(signed, sort_keys=True, default=str)
 
 
 def _check_one_data(tasks: Mapping[tuple[str, str], Task]) -> None:

@@ -103,4 +103,4 @@ def sign_test(more: int, less: int) -> float:
     if not count:
         return math.nan
     tail = sum(math.comb(count, k) for k in range(max(more, less), count + 1)) / 2**count
-    return min(1.0, 2 * tail)
+    return float(min(1.0, 2 * tail))

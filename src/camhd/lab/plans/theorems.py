@@ -43,7 +43,7 @@ def combination(levels: list[str], hyper_lr: float, steps: int, seed: int) -> di
                 if how == "virtual":
                     worst = max(worst, abs(rate - mean) / abs(mean))
                 else:
-                    predicted = -((share) ** 2) * (rate - root)
+                    predicted = -(share**2) * (rate - root)
                     gap = max(gap, abs((mean - rate) - predicted) / abs(rate))
     return {"difference": worst, "gap_difference": gap, "share": share}
 
@@ -114,7 +114,7 @@ def descent(levels: list[str], start: float, limit: float, decay: float, hyper_l
 def _largest(optimizer: Any) -> float:
     """The largest rate of any level; their weighted mean is not above it."""
     levels = (report.snapshot(optimizer) or {}).values()
-    return max(max(map(abs, level.get("values") or level["quantiles"])) for level in levels)
+    return max(float(max(map(abs, level.get("values") or level["quantiles"]))) for level in levels)
 
 
 def regret(levels: list[str], hyper_lr: float, decay_bound: str | None, steps: int, seed: int) -> dict[str, Any]:
@@ -186,16 +186,16 @@ def _gradient(x: Tensor, labels: Tensor, weights: Tensor, theta: Tensor) -> Tens
 
 
 def exponent(steps: Sequence[int], values: Sequence[float]) -> float:
-    """The slope of log(values) over log(steps) in the later half of the decades; nan if a value is not positive.
+    """The slope of log(values) over log(steps) in the last decade of steps; nan if a value is not positive.
 
-    >>> round(exponent([1, 10, 100, 1000], [3.0, 30.0, 95.0, 300.0]), 2)
+    >>> round(exponent([1, 100, 1000, 10000], [3.0, 30.0, 300.0, 949.0]), 2)
     0.5
     """
-    late = [(math.log(s), math.log(v)) for s, v in zip(steps, values, strict=True) if s * s >= steps[-1] and v > 0]
-    if len(late) < 2 or len(late) < sum(s * s >= steps[-1] for s in steps):
+    late = [(math.log(s), math.log(v)) for s, v in zip(steps, values, strict=True) if 10 * s >= steps[-1] and v > 0]
+    if len(late) < 2 or len(late) < sum(10 * s >= steps[-1] for s in steps):
         return math.nan
     mean_x, mean_y = (sum(column) / len(late) for column in zip(*late, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in late) / sum((x - mean_x) ** 2 for x, _ in late)
+    return float(sum((x - mean_x) * (y - mean_y) for x, y in late) / sum((x - mean_x) ** 2 for x, _ in late))
 
 
 def marked(steps: int, points: int = POINTS) -> list[int]:
