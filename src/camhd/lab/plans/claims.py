@@ -53,8 +53,8 @@ class Claim:
     """A sentence of the paper.
 
     Args:
-        says: the sentence.
-        place: the label of the section that says it, in the paper's source; or whose it is.
+        says: the sentence, shortened where that changes nothing.
+        place: the label of the section that says it, in the paper's source; or whose it is; "" for a question of ours.
         tests: makes its tests from the results.
         most: whether more than half of the tests must hold; else all of them.
     """
@@ -121,30 +121,29 @@ def compare(
     """A test that the first numbers are larger (or smaller) than the second; Welch's, two-sided."""
     made = contrast([(second, first) if less else (first, second)])
     factor, unit = (100.0, "points") if percent else (1.0, "")
-    count = f"{len(first)}, {len(second)}"
+    count = f"{len(first)} + {len(second)}"
     verdict = "" if not absent or math.isnan(made.p) else HOLDS if made.p >= LEVEL or made.effect <= 0 else FAILS
     what = f"{what} (less is better)" if less else what
     return Test(what, factor * made.effect, factor * made.low, factor * made.high, made.p, count, unit, verdict)
 
 
-def section(found: Results, claims: Sequence[Claim]) -> Section | None:
-    """The claims and their verdicts, as a section of the report."""
-    if not claims:
-        return None
+def sections(found: Results, claims: Sequence[Claim]) -> tuple[Section, Section]:
+    """The claims with their verdicts, in words; and every test of them, as a table."""
     made = [(claim, list(claim.tests(found))) for claim in claims]
-    tests = [test for _, own in made for test in own]
-    corrected = iter(holm([math.nan if test.verdict else test.p for test in tests]))
+    corrected = iter(holm([math.nan if test.verdict else test.p for _, own in made for test in own]))
     rows, texts = [], []
     for number, (claim, own) in enumerate(made, start=1):
         values = [next(corrected) for _ in own]
         verdicts = [test.judged(p) for test, p in zip(own, values, strict=True)]
-        verdict = claim.verdict(verdicts)
-        texts.append(f"{number}. “{claim.says}” ({said(claim.place)}): {verdict}{_tally(verdicts)}.")
-        rows += [_row(number, test, p, one) for test, p, one in zip(own, values, verdicts, strict=True)] or [
-            [Cell(str(number)), Cell("no runs"), *(Cell(NOTHING) for _ in range(5)), Cell(OPEN)]
-        ]
+        texts.append(f"{number}. {_said(claim)}: {claim.verdict(verdicts)}{_tally(verdicts)}.")
+        rows += [_row(number, test, p, one) for test, p, one in zip(own, values, verdicts, strict=True)]
     table = Table("Claims, test by test", COLUMNS, rows, NOTE)
-    return Section("What holds in these runs", texts, [table])
+    return Section("What holds in these runs", texts), Section("The tests of the claims", (), [table])
+
+
+def _said(claim: Claim) -> str:
+    where = said(claim.place) if claim.place else "our own question"
+    return f"{claim.says} ({where})"
 
 
 COLUMNS = [
@@ -166,13 +165,13 @@ NOTE = (
 
 
 def _row(claim: int, test: Test, p: float, verdict: str) -> list[Cell]:
-    interval = NOTHING if math.isnan(test.low) else f"{_number(test.low)} … {_number(test.high)}"
+    interval = NOTHING if math.isnan(test.low) else f"{_number(test.low, test.unit)} … {_number(test.high, test.unit)}"
     mark = {HOLDS: "better", FAILS: "worse"}.get(verdict, "")
     return [
         Cell(str(claim)),
         Cell(test.what),
         Cell(test.count or NOTHING),
-        Cell(f"{_number(test.effect)} {test.unit}".strip(), test.effect),
+        Cell(f"{_number(test.effect, test.unit)} {test.unit}".strip(), test.effect),
         Cell(interval),
         Cell(probability(test.p), test.p),
         Cell(probability(p), p),
@@ -180,8 +179,9 @@ def _row(claim: int, test: Test, p: float, verdict: str) -> list[Cell]:
     ]
 
 
-def _number(value: float) -> str:
-    return NOTHING if math.isnan(value) else f"{value:+.3g}".replace("-", "−")
+def _number(value: float, unit: str) -> str:
+    text = f"{value:+.2f}" if unit == "points" else f"{value:+.3g}"
+    return NOTHING if math.isnan(value) else text.replace("-", "−")
 
 
 def _tally(verdicts: Sequence[str]) -> str:

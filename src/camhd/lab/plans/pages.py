@@ -56,8 +56,12 @@ def study(found: Results) -> Study:
 
 
 def _sections(found: Results) -> list[Section]:
-    made = [claims.section(found, found.plan.claims), *(make(found) for make in found.plan.sections)]
-    return [section for section in made if section is not None]
+    """The verdicts first, then what the paper shows, and the tests behind the verdicts last."""
+    made = [section for make in found.plan.sections if (section := make(found)) is not None]
+    if not found.plan.claims:
+        return made
+    verdicts, tests = claims.sections(found, found.plan.claims)
+    return [verdicts, *made, tests]
 
 
 def text(made: Study, curves: bool, figures: bool) -> str:

@@ -138,7 +138,7 @@ def _trained_is_better(found: Results) -> list[Test]:
         pairs = [(trained[ratio], fixed[ratio]) for ratio in trained if ratio in fixed]
         made = contrast(pairs)
         what = f"{grid.problems[0].title}: γ trained − γ fixed, mean over {len(pairs)} ratios"
-        count = f"{made.count[0]}, {made.count[1]}"
+        count = f"{made.count[0]} + {made.count[1]}"
         tests.append(Test(what, 100 * made.effect, 100 * made.low, 100 * made.high, made.p, count, "points"))
     return tests
 

@@ -89,7 +89,7 @@ def _chart(chart: Chart) -> dict[str, Any]:
             {
                 "name": one.name,
                 "xs": [number(x, 8) for x in one.xs],
-                "ys": [number(y) for y in one.ys],
+                "ys": [number(y, 7) for y in one.ys],
                 "errors": None if one.errors is None else [number(error, 3) for error in one.errors],
             }
             for one in chart.series
