@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,9 @@ import typer
 
 from ..lab import plans
 from ..lab.bench.report import Table
-from ..lab.plans import running
+from ..lab.plans import pages, running
 from ..lab.plans.measuring import Measured
 from ..lab.plans.numbering import PRINTED
-from ..lab.plans.pages import study
-from ..lab.plans.reading import results
 from . import options as o
 from . import show
 from .progress import watching
@@ -68,15 +65,11 @@ def reproduce(
             print(f"\nStopped. To go on:\n  {same}", file=sys.stderr)
             raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
     figures = importlib.util.find_spec("matplotlib") is not None
-    page = o.checked(context, lambda: plans.rebuild(plan.name, place, place / "report", scale, figures=figures))
-    print("\n".join(_verdicts(plan, scale, place)))
+    made = o.checked(context, lambda: pages.read(plan, place, scale))
+    page = pages.write(plan, made, place / "report", figures)
+    if plan.claims:  # their verdicts are the first section
+        print("\n".join(made.sections[0].texts))
     print(f"Report: {page}")
-
-
-def _verdicts(plan: plans.Plan, scale: str, place: Path) -> Sequence[str]:
-    """The claims, which are the first section of a plan that has any."""
-    sections = study(results(plan, scale, place)).sections
-    return sections[0].texts if plan.claims else []
 
 
 def _tell(made: Measured) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from ..choices import choose
 from . import complexity, convergence, ffnn, hd, lenet, pages, ratio, resnet, robustness
-from .pages import guess
 from .plan import Plan
 from .scale import SCALES
 
@@ -46,4 +45,4 @@ def rebuild(name: str, records: str | Path, out: str | Path, scale: str | None =
         ValueError: There is no record of this plan.
     """
     plan = find(name)
-    return pages.write(plan, scale or guess(plan, records), records, out, figures)
+    return pages.write(plan, pages.read(plan, records, scale), out, figures)

@@ -16,7 +16,7 @@ HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told from these runs"
 
 
 @dataclass(frozen=True)
-class Test:
+class Check:
     """One test of a claim.
 
     Args:
@@ -61,7 +61,7 @@ class Claim:
 
     says: str
     place: str
-    tests: Callable[[Results], Sequence[Test]]
+    tests: Callable[[Results], Sequence[Check]]
     most: bool = False
 
     def verdict(self, verdicts: Sequence[str]) -> str:
@@ -79,7 +79,7 @@ def better(
     grid: str = "table",
     metric: str = "valid_accuracy",
     absent: bool = False,
-) -> Callable[[Results], list[Test]]:
+) -> Callable[[Results], list[Check]]:
     """Tests that a method is better than another, on each problem.
 
     Args:
@@ -92,7 +92,7 @@ def better(
     """
     others = [second] if isinstance(second, str) else list(second)
 
-    def make(found: Results) -> list[Test]:
+    def make(found: Results) -> list[Check]:
         return [
             compare(
                 f"{problem}: {first} − {other}",
@@ -117,14 +117,14 @@ def compare(
     percent: bool = False,
     less: bool = False,
     absent: bool = False,
-) -> Test:
+) -> Check:
     """A test that the first numbers are larger (or smaller) than the second; Welch's, two-sided."""
     made = contrast([(second, first) if less else (first, second)])
     factor, unit = (100.0, "points") if percent else (1.0, "")
     count = f"{len(first)} + {len(second)}"
     verdict = "" if not absent or math.isnan(made.p) else HOLDS if made.p >= LEVEL or made.effect <= 0 else FAILS
     what = f"{what} (less is better)" if less else what
-    return Test(what, factor * made.effect, factor * made.low, factor * made.high, made.p, count, unit, verdict)
+    return Check(what, factor * made.effect, factor * made.low, factor * made.high, made.p, count, unit, verdict)
 
 
 def sections(found: Results, claims: Sequence[Claim]) -> tuple[Section, Section]:
@@ -164,7 +164,7 @@ NOTE = (
 )
 
 
-def _row(claim: int, test: Test, p: float, verdict: str) -> list[Cell]:
+def _row(claim: int, test: Check, p: float, verdict: str) -> list[Cell]:
     interval = NOTHING if math.isnan(test.low) else f"{_number(test.low, test.unit)} … {_number(test.high, test.unit)}"
     mark = {HOLDS: "better", FAILS: "worse"}.get(verdict, "")
     return [

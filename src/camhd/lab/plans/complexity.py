@@ -7,7 +7,7 @@ from typing import Any
 
 from ..report import Cell, Column, Section, Table
 from ..report.text import duration
-from .claims import FAILS, HOLDS, OPEN, Claim, Test
+from .claims import FAILS, HOLDS, OPEN, Check, Claim
 from .measuring import Measured, Measurement
 from .numbering import said
 from .plan import Plan
@@ -118,7 +118,7 @@ def _bytes(values: Any) -> tuple[float, float]:
     return 8.0 * values["parameters"] + values["adam_bytes"], float(values["cam_bytes"] - values["adam_bytes"])
 
 
-def _small_share(found: Results) -> list[Test]:
+def _small_share(found: Results) -> list[Check]:
     """A tenth is one order: the claim wants decades beyond that above zero."""
     tests = []
     for one in found.of("cost"):
@@ -126,27 +126,29 @@ def _small_share(found: Results) -> list[Test]:
         verdict = HOLDS if share["high"] < 0.1 else FAILS if share["low"] > 0.1 else OPEN
         effect = math.log10(0.1 / max(share["median"], 1e-6))
         tests.append(
-            Test(f"{_name(one)}: decades below a tenth", effect, count=f"{share['n']} rounds", verdict=verdict)
+            Check(f"{_name(one)}: decades below a tenth", effect, count=f"{share['n']} rounds", verdict=verdict)
         )
     return tests
 
 
-def _small_space(found: Results) -> list[Test]:
+def _small_space(found: Results) -> list[Check]:
     tests = []
     for one in found.of("cost"):
         if len(one.measurement.arguments["levels"]) == 2:
             base, extra = _bytes(one.values)
             decades = math.log10(0.1 * base / max(extra, 1.0))
-            tests.append(Test(f"{_name(one)}: decades below a tenth", decades, verdict=HOLDS if decades > 0 else FAILS))
+            tests.append(
+                Check(f"{_name(one)}: decades below a tenth", decades, verdict=HOLDS if decades > 0 else FAILS)
+            )
     return tests
 
 
-def _at_most_twice(found: Results) -> list[Test]:
+def _at_most_twice(found: Results) -> list[Check]:
     tests = []
     for one in found.of("cost"):
         base, extra = _bytes(one.values)
         tests.append(
-            Test(f"{_name(one)}: 2 − whole / base", 1 - extra / base, verdict=HOLDS if extra <= base else FAILS)
+            Check(f"{_name(one)}: 2 − whole / base", 1 - extra / base, verdict=HOLDS if extra <= base else FAILS)
         )
     return tests
 

@@ -7,7 +7,7 @@ import math
 from ..report import Cell, Chart, Column, Section, Series, Table
 from ..report.curves import finite
 from ..statistics import student_tail
-from .claims import FAILS, HOLDS, OPEN, Claim, Test
+from .claims import FAILS, HOLDS, OPEN, Check, Claim
 from .measuring import Measured, Measurement
 from .numbering import said
 from .plan import Plan
@@ -140,9 +140,9 @@ def _regret(found: Results) -> Section:
     return Section("Regret of AdaBound-CAM-HD: Theorem 4 in print", (text,), (), [chart])
 
 
-def _equal(found: Results) -> list[Test]:
+def _equal(found: Results) -> list[Check]:
     return [
-        Test(
+        Check(
             f"β {one.measurement.arguments['hyper_lr']:g}, seed {one.measurement.arguments['seed']}: 1e-12 − "
             f"difference",
             EXACT - one.values["difference"],
@@ -152,9 +152,9 @@ def _equal(found: Results) -> list[Test]:
     ]
 
 
-def _gap(found: Results) -> list[Test]:
+def _gap(found: Results) -> list[Check]:
     return [
-        Test(
+        Check(
             f"β {one.measurement.arguments['hyper_lr']:g}, seed {one.measurement.arguments['seed']}: 1e-12 − "
             f"difference",
             EXACT - one.values["gap_difference"],
@@ -164,9 +164,9 @@ def _gap(found: Results) -> list[Test]:
     ]
 
 
-def _converges(found: Results) -> list[Test]:
+def _converges(found: Results) -> list[Check]:
     return [
-        Test(
+        Check(
             f"{_from(one)}: decades below a distance of 1e-6",
             math.log10(CLOSE / max(one.values["distance"][-1], 1e-16)),
             verdict=HOLDS if one.values["distance"][-1] <= CLOSE else FAILS,
@@ -175,9 +175,9 @@ def _converges(found: Results) -> list[Test]:
     ]
 
 
-def _bounded(found: Results) -> list[Test]:
+def _bounded(found: Results) -> list[Check]:
     return [
-        Test(
+        Check(
             f"{_from(one)}: 1 − largest rate / bound",
             1 - one.values["largest_share_of_bound"],
             verdict=HOLDS if one.values["largest_share_of_bound"] <= 1 else FAILS,
@@ -186,7 +186,7 @@ def _bounded(found: Results) -> list[Test]:
     ]
 
 
-def _grows_slower(found: Results) -> list[Test]:
+def _grows_slower(found: Results) -> list[Check]:
     """One-sample t-tests over seeds that the exponent of the regret in the last decade of steps is below a half.
 
     One above a half tells nothing: an upper bound is about all T, and these are some.
@@ -200,7 +200,7 @@ def _grows_slower(found: Results) -> list[Test]:
         t = (0.5 - made.mean) / made.error if made.error > 0 else math.nan
         reach = quantile(made.count - 1) * made.error if made.count > 1 else math.nan
         tests.append(
-            Test(
+            Check(
                 f"{name}: 1/2 − exponent of the regret",
                 0.5 - made.mean,
                 0.5 - made.mean - reach,

@@ -6,7 +6,7 @@ import math
 from statistics import median
 
 from ..report import Cell, Column, Section, Table
-from .claims import Claim, Test
+from .claims import Check, Claim
 from .grid import Grid, Method, Problem
 from .plan import Number, Plan
 from .reading import Results
@@ -125,7 +125,7 @@ def _tables(found: Results) -> Section:
     return Section("Iterations to convergence for logistic regression", (), tables)
 
 
-def _saved(found: Results, family: str, rates: tuple[float, ...], beta: float) -> Test:
+def _saved(found: Results, family: str, rates: tuple[float, ...], beta: float) -> Check:
     """How many decades of steps HD saves, and a sign test over rates and seeds.
 
     A run that did not get there took more steps than any that did; two that did not cannot be told apart.
@@ -142,14 +142,14 @@ def _saved(found: Results, family: str, rates: tuple[float, ...], beta: float) -
         f"{family}, β {beta:g}, α0 {rates[0]:g} … {rates[-1]:g}: steps saved, median of {len(gains)} pairs that differ"
     )
     effect = median(gains) if gains else math.nan
-    return Test(what, effect, p=sign_test(more, less), count=f"{more} fewer, {less} more", unit="decades")
+    return Check(what, effect, p=sign_test(more, less), count=f"{more} fewer, {less} more", unit="decades")
 
 
-def _fewer_steps(found: Results) -> list[Test]:
+def _fewer_steps(found: Results) -> list[Check]:
     return [_saved(found, family, (1e-4, 1e-5, 1e-6), 1e-5 if family == "Adam" else 1e-3) for family in FAMILIES]
 
 
-def _never_worse(found: Results) -> list[Test]:
+def _never_worse(found: Results) -> list[Check]:
     return [_saved(found, family, RATES, BETAS[0]) for family in FAMILIES]
 
 

@@ -6,7 +6,7 @@ from ..report import Cell, Column, Section, Table
 from ..report.curves import finite
 from ..report.text import mean_and_error
 from . import sections
-from .claims import Claim, Test, better, compare
+from .claims import Check, Claim, better, compare
 from .grid import Grid, Method, Problem
 from .numbering import said
 from .plan import Number, Plan
@@ -72,7 +72,7 @@ def _move(found: Results, grid: str, problem: str, label: str) -> list[float]:
     return [abs(value - 0.2) for value in sections.final_weight(found, grid, problem, label, "filter")]
 
 
-def _larger_with_sgd(found: Results) -> list[Test]:
+def _larger_with_sgd(found: Results) -> list[Check]:
     adam = sections.final_weight(found, BY_OPTIMIZER, TENTH, CAM, "filter")
     return [
         compare(
@@ -84,7 +84,7 @@ def _larger_with_sgd(found: Results) -> list[Test]:
     ]
 
 
-def _more_with_less_decay(found: Results) -> list[Test]:
+def _more_with_less_decay(found: Results) -> list[Check]:
     return [
         compare(
             f"{problem}: |γ − 0.2| with decay 0.001 − with 0.002",

@@ -17,12 +17,17 @@ from .scale import SCALES
 FORMATS = ("png", "svg")
 
 
-def write(plan: Plan, scale: str, records: str | Path, out: str | Path, figures: bool = True) -> Path:
-    """Write the report of a plan; see `camhd.lab.plans.rebuild`."""
+def read(plan: Plan, records: str | Path, scale: str | None = None) -> Study:
+    """The records of a plan, made into what its report shows."""
+    scale = scale or _guess(plan, records)
     found = results(plan, scale, records)
     if not found.count:
         raise ValueError(f"there is no record of the plan {plan.name!r} at the scale {scale!r} in {str(records)!r}.")
-    made = study(found)
+    return study(found)
+
+
+def write(plan: Plan, made: Study, out: str | Path, figures: bool = True) -> Path:
+    """Write the report of a plan; see `camhd.lab.plans.rebuild`."""
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     if figures:
@@ -31,7 +36,7 @@ def write(plan: Plan, scale: str, records: str | Path, out: str | Path, figures:
     return report.write_study(made, out / "report.html")
 
 
-def guess(plan: Plan, records: str | Path) -> str:
+def _guess(plan: Plan, records: str | Path) -> str:
     """The scale to which most of the records in a folder belong."""
     counts = {scale: results(plan, scale, records).count for scale in SCALES}
     best = max(counts, key=lambda scale: counts[scale])

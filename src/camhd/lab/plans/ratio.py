@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..report import Section
-from .claims import Claim, Test, compare
+from .claims import Check, Claim, compare
 from .grid import Grid, Method, Problem
 from .numbering import said
 from .plan import Plan
@@ -99,7 +99,7 @@ def _charts(found: Results) -> Section:
     return Section(f"Accuracy against the initial combination ratio: {said('Fig:1')}", (text,), (), charts)
 
 
-def _inside_is_best(found: Results) -> list[Test]:
+def _inside_is_best(found: Results) -> list[Check]:
     """The best ratio inside against each end. It was picked, so its p-value is corrected for the number inside."""
     tests = []
     for grid in found.grids:
@@ -116,7 +116,7 @@ def _inside_is_best(found: Results) -> list[Test]:
     return tests
 
 
-def _better_than_baseline(found: Results) -> list[Test]:
+def _better_than_baseline(found: Results) -> list[Check]:
     return [
         compare(
             f"{grid.problems[0].title}, {label(ratio, how)} − baseline",
@@ -130,7 +130,7 @@ def _better_than_baseline(found: Results) -> list[Test]:
     ]
 
 
-def _trained_is_better(found: Results) -> list[Test]:
+def _trained_is_better(found: Results) -> list[Check]:
     """For each panel, the mean difference over all ratios: one test with the ratios as strata."""
     tests = []
     for grid in found.grids:
@@ -139,7 +139,7 @@ def _trained_is_better(found: Results) -> list[Test]:
         made = contrast(pairs)
         what = f"{grid.problems[0].title}: γ trained − γ fixed, mean over {len(pairs)} ratios"
         count = f"{made.count[0]} + {made.count[1]}"
-        tests.append(Test(what, 100 * made.effect, 100 * made.low, 100 * made.high, made.p, count, "points"))
+        tests.append(Check(what, 100 * made.effect, 100 * made.low, 100 * made.high, made.p, count, "points"))
     return tests
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..report import Section
-from .claims import Claim, Test, compare
+from .claims import Check, Claim, compare
 from .grid import Grid, Method, Problem
 from .plan import Plan
 from .reading import Results
@@ -58,7 +58,7 @@ def _mean_over_rates(found: Results, problem: str, name: str) -> list[float]:
     return [sum(row) / len(row) for row in zip(*columns, strict=False)] if len(columns) == len(RATES) else []
 
 
-def _less_sensitive(found: Results, first: str, second: str) -> list[Test]:
+def _less_sensitive(found: Results, first: str, second: str) -> list[Check]:
     return [
         compare(
             f"{problem.title}: mean over all rates, {first} − {second}",
