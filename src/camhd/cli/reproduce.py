@@ -41,6 +41,10 @@ def reproduce(
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Run nothing; write the report anew from the records.")
     ] = False,
+    figures: Annotated[
+        bool,
+        typer.Option(help="Write the figures as PNG and SVG too, if matplotlib is installed."),
+    ] = True,
     threads: o.Threads = None,
 ) -> None:
     """Repeat an experiment of the paper, and compare with what it says.
@@ -64,7 +68,7 @@ def reproduce(
             same = o.same_command(context, plan.name, without=("name",))
             print(f"\nStopped. To go on:\n  {same}", file=sys.stderr)
             raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
-    figures = importlib.util.find_spec("matplotlib") is not None
+    figures = figures and importlib.util.find_spec("matplotlib") is not None
     made = o.checked(context, lambda: pages.read(plan, place, scale))
     page = pages.write(plan, made, place / "report", figures)
     if plan.claims:  # their verdicts are the first section

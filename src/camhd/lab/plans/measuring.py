@@ -19,6 +19,7 @@ from ..choices import choose
 from ..records import environment
 from ..records.files import Lock, remove_parts, write
 from ..records.text import from_json, plain, to_json
+from ..train.seeds import seeded
 
 FORMAT = 1
 FILE = "measurement.json"
@@ -73,7 +74,8 @@ def measure(measurement: Measurement, folder: str | Path, kinds: Mapping[str, Ca
         remove_parts(place)
         if not (place / FILE).exists():
             began = perf_counter()
-            values = function(**measurement.arguments)
+            with seeded(0):  # the caller's random numbers stay as they were
+                values = function(**measurement.arguments)
             record = {
                 "format": FORMAT,
                 "kind": measurement.kind,

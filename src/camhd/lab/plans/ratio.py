@@ -70,14 +70,12 @@ SMALL = Change(
 )
 TINY = Change(
     seeds=2,
-    epochs={"": 2},
+    epochs={"": 1},
     batch_size={LENET: 128, LENET_CIFAR: 64, ADAM18: 256, SGDN18: 256},
     data={"mnist": "digits:32x32", "cifar10": "digits:32x32"},
     methods=kept(0.0, 0.5, 1.0),
 )
-TINY_RESNET = replace(
-    TINY, epochs={"": 1}, data={"cifar10": "digits"}, models={"resnet18": "resnet18:0.0625"}, augment=False
-)
+TINY_RESNET = replace(TINY, data={"cifar10": "digits"}, models={"resnet18": "resnet18:0.0625"}, augment=False)
 
 
 def _finals(found: Results, grid: Grid, how: str) -> dict[float, list[float]]:
