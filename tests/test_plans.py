@@ -206,3 +206,19 @@ def test_every_place_of_a_plan_is_a_label_of_the_source():
         for claim in plan.claims:
             assert claim.place == "" or claim.place in PRINTED or re.search("Baydin|Theorem", claim.place)
     assert all(math.isfinite(one.mean) for plan in plans.PLANS.values() for one in plan.published)
+
+
+def test_the_python_examples_of_the_page_run(monkeypatch, tmp_path, capsys):
+    """All but the one that needs records, whose call is looked at instead."""
+    page = (Path(__file__).resolve().parents[1] / "docs" / "reproducing.md").read_text(encoding="utf-8")
+    asked = []
+    monkeypatch.setattr(plans, "rebuild", lambda *arguments: asked.append(arguments))
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "reproducing.md", "exec"), {})
+    assert asked == [("ffnn", "results/ffnn", "site/ffnn")]
+    assert "210 [" in capsys.readouterr().out
+    for name, plan in plans.PLANS.items():
+        (row,) = re.findall(rf"^\| `{name}` \| ([^|]*) \|", page, re.MULTILINE)
+        numbers = {number for place in plan.places for number in re.findall(r"[\d.]+", PRINTED[place])}
+        if name not in ("convergence", "robustness"):
+            assert set(re.findall(r"[\d.]+\d|\d", row)) == numbers, name
