@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from .. import report
@@ -47,12 +48,10 @@ def _guess(plan: Plan, records: str | Path) -> str:
 
 def study(found: Results) -> Study:
     """All that goes into the report of a plan."""
-    tasks = [task for task in found.tasks.values() if any(method.runs for method in task.methods)]
-    for task in tasks:
-        task.methods = [method for method in task.methods if method.runs]
+    shown = [replace(task, methods=[one for one in task.methods if one.runs]) for task in found.tasks.values()]
     return Study(
         title=f"{found.plan.title} ({found.scale})",
-        tasks=tasks,
+        tasks=[task for task in shown if task.methods],
         problems=found.problems,
         published=_published(found),
         remarks=remarks(found),
