@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import camhd
@@ -42,6 +42,9 @@ VALUES = st.recursive(
 
 @settings(deadline=None)
 @given(VALUES)
+@example(
+    {"nan": math.nan, "-inf": [math.inf, -math.inf], "words": ['"nan"', 'a "inf" b', "nan,", "\\"], "inf": {"nan": 1}}
+)
 def test_what_is_written_is_read_back(value):
     again = text.from_json(text.to_json(value))
     assert repr(again) == repr(value)  # nan is not equal to itself
@@ -261,6 +264,18 @@ def test_a_damaged_result_counts_as_unfinished(tmp_path, damage):
     assert run.status == "unfinished"
     assert "counts as unfinished" in run.problems[0]
     assert run.final == {"valid_accuracy": 0.5}
+
+
+def test_a_traceback_in_place_of_a_result_is_a_failed_run(tmp_path):
+    with records.InFolder(tmp_path, CONFIG) as record:
+        record.append({"kind": "start"})
+    (record.path / "failure.txt").write_text("Traceback\n  File …\nValueError: no such layer\n\n")
+    run = records.read(record.path)
+    assert run.status == "failed"
+    assert run.failure.startswith("Traceback")
+    assert run.problems[0].startswith("the run failed: ValueError: no such layer (")
+    finished = write(tmp_path, resume=True)
+    assert (finished.status, finished.failure, finished.problems) == ("finished", "", ())
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path):

@@ -15,6 +15,7 @@ from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memor
 from . import data, show
 from .report import report
 from .reproduce import reproduce
+from .sweep import sweep
 from .train import compare, show_runs, train
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ app = typer.Typer(
 
 app.command()(compare)
 app.command()(train)
+app.command()(sweep)
 app.command("show")(show_runs)
 app.command()(report)
 app.command()(reproduce)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import sys
 import traceback
@@ -26,11 +25,11 @@ _TRAINING, _RECORDS = "Training", "Records"
 
 Model = Annotated[
     str,
-    typer.Option(help=f"{', '.join(models.describe())}; or your own function, as FILE.py:FUNCTION."),
+    typer.Option(help=f"{', '.join(models.describe())}; or your own function, as FILE.py:FUNCTION or module:function."),
 ]
 Data = Annotated[
     str,
-    typer.Option(help=f"{', '.join(datasets.NAMES)}; or your own function, as FILE.py:FUNCTION."),
+    typer.Option(help=f"{', '.join(datasets.NAMES)}; or your own function, as FILE.py:FUNCTION or module:function."),
 ]
 Epochs = Annotated[int, typer.Option(help="Passes over the training set.", rich_help_panel=_TRAINING)]
 BatchSize = Annotated[
@@ -144,23 +143,9 @@ def _is_small(job: Job) -> bool:
 
 
 def own_or_name(text: str) -> Any:
-    """A name of the catalogs as it is; FILE.py:FUNCTION as the function."""
-    path, _, name = text.rpartition(":")
-    if not path.endswith(".py"):
-        return text
-    file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"there is no file {path!r}, which should hold the function {name!r}.")
-    spec = importlib.util.spec_from_file_location(file.stem, file.resolve())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)  # so that what it defines can be found by name
-    spec.loader.exec_module(module)
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ValueError(f"{path!r} must hold a function {name!r}, but does not.")
-    return function
+    """A name of the catalogs as it is; FILE.py:FUNCTION or module:function, here or installed, as the function."""
+    own.look_in(str(Path.cwd()))
+    return own.find(text)
 
 
 def same_command(context: typer.Context, *more: str, without: Sequence[str] = ()) -> str:
@@ -187,6 +172,8 @@ def _words(parameter: Any, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [_option(parameter) if value else max(parameter.secondary_opts, key=len)]
     values = value if isinstance(value, (list, tuple)) else [value]
+    if parameter.param_type_name == "argument":
+        return [str(one) for one in values]
     return [word for one in values for word in (_option(parameter), str(one))]
 
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from .text import from_json, plain, to_json
@@ -73,7 +74,7 @@ class RunConfig:
             ) from None
         object.__setattr__(self, "options", from_json(to_json(options)))
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A name for people, and a short hash of everything that decides the run."""
         name = "-".join((self.data, self.model, self.optimizer, f"seed{self.seed}")).lower()

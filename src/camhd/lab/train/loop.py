@@ -135,10 +135,11 @@ class Loop:
 
     def _keep(self) -> None:
         """Write a checkpoint when it is time, or when the process is to end."""
-        if self._interrupt or perf_counter() - self._saved >= self._checkpoint_seconds:
+        stop = bool(self._interrupt) or self._watcher.stops()
+        if stop or perf_counter() - self._saved >= self._checkpoint_seconds:
             self._record.save(self.state())
             self._saved = perf_counter()
-        if self._interrupt:
+        if stop:
             self._interrupt.raise_now()
 
     def _end_epoch(self) -> str:
