@@ -14,7 +14,7 @@ from camhd.lab.plans import ffnn, hd, lenet, resnet
 from camhd.lab.plans.grid import Grid, Method, Problem, key, key_of
 from camhd.lab.plans.numbering import PRINTED
 from camhd.lab.plans.scale import SCALES, Change, differences
-from camhd.lab.train import open_data
+from camhd.lab.sweep.preparing import job_of
 
 NAMES = ("ffnn", "lenet", "resnet", "ratio", "complexity", "convergence", "hd", "robustness")
 PAPER = Path(__file__).resolve().parents[2] / "shared" / "paper.tex"
@@ -43,11 +43,8 @@ def test_every_scale_of_a_plan_can_be_listed_and_no_run_comes_twice(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_record_of_a_run_is_known_without_its_data(name):
     """What a record says of a run is what the plan expects of it: two ways to the same key."""
-    sources: dict[str, object] = {}
     for item in plans.find(name).items("smoke"):
-        if item.data not in sources:
-            sources[item.data] = open_data(item.data)
-        config = item.job(sources[item.data]).config
+        config = job_of(item).config
         assert key(type(config).from_json(config.to_json()).as_dict()) == key_of(item)
 
 

@@ -137,6 +137,7 @@ def test_records_of_two_copies_of_the_data_are_not_mixed(made, tmp_path):
         plans.rebuild("ffnn", tmp_path, tmp_path / "out", "smoke")
 
 
+@pytest.mark.slow
 def test_an_interrupted_plan_goes_on_and_its_records_are_those_of_an_unbroken_one(tmp_path):
     """Ctrl-C while a run is under way; what was done is not done again."""
     command = [sys.executable, "-m", "camhd", "reproduce", "robustness", "--only", "Adam-HD", "--no-figures"]

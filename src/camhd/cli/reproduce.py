@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +15,14 @@ from ..lab.bench.report import Table
 from ..lab.plans import pages, running
 from ..lab.plans.measuring import Measured
 from ..lab.plans.numbering import PRINTED
+from ..lab.records.read import last_line
+from ..lab.sweep import EngineError, Failure
+from ..lab.sweep.engines import ENGINES
 from . import options as o
 from . import show
-from .progress import watching
+from .sweeping import watching
+
+_CLUSTER = "Where it runs"
 
 
 def reproduce(
@@ -45,7 +50,30 @@ def reproduce(
         bool,
         typer.Option(help="Write the figures as PNG and SVG too, if matplotlib is installed."),
     ] = True,
-    threads: o.Threads = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help=f"One of {', '.join(ENGINES)} (one run after another).",
+            show_default="smoke: here; else local",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of a Ray cluster (auto, HOST:PORT) or a Dask scheduler.", rich_help_panel=_CLUSTER),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Runs at a time.", show_default="as many as there are cores for", rich_help_panel=_CLUSTER),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="Threads of the CPU for each run.",
+            show_default="local: cores divided by workers; else 1",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None,
 ) -> None:
     """Repeat an experiment of the paper, and compare with what it says.
 
@@ -59,21 +87,26 @@ def reproduce(
     plan = o.checked(context, lambda: plans.find(name or ""))
     items = o.checked(context, lambda: running.chosen(plan, scale, only))
     place = folder or Path("runs") / f"{plan.name}-{scale}"
+    failed: Sequence[Failure] = ()
     if not report_only:
         try:
-            with watching(len(items)) as watcher:
-                o.checked(context, partial(running.carry_out, items, place, watcher, threads))
+            with watching() as watcher:
+                where = engine or ("here" if scale == "smoke" else "local"), address, workers, threads
+                failed = o.checked(context, lambda: running.carry_out(plan, items, place, *where, watcher))
             running.measure(running.measured(plan, scale, only), place, _tell)
-        except (KeyboardInterrupt, SystemExit) as stop:
+        except (KeyboardInterrupt, EngineError) as stop:
             same = o.same_command(context, plan.name, without=("name",))
-            print(f"\nStopped. To go on:\n  {same}", file=sys.stderr)
-            raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
+            print(f"{stop}\nStopped. To go on:\n  {same}", file=sys.stderr)
+            raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 1) from None
     figures = figures and importlib.util.find_spec("matplotlib") is not None
     made = o.checked(context, lambda: pages.read(plan, place, scale))
     page = pages.write(plan, made, place / "report", figures)
     if plan.claims:  # their verdicts are the first section
         print("\n".join(made.sections[0].texts))
     print(f"Report: {page}")
+    for item, message in failed:
+        print(f"Failed: {item}: {last_line(message)}", file=sys.stderr)
+    raise typer.Exit(int(bool(failed)))
 
 
 def _tell(made: Measured) -> None:

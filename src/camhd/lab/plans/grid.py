@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import optimizers
-from .items import Item
+from ..sweep import Item
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..choices import choose
+from ..sweep import Item
 from .grid import Grid, key_of
-from .items import Item
 from .measuring import Measurement
 from .scale import SCALES, Change, differences
 

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from ..records import Run, RunLockedError
-from ..train import Watcher, execute, open_data
+from .. import sweep
+from ..records import RunLockedError
+from ..sweep import Failure, Item, Watcher
 from . import costs, measuring, theorems
-from .items import Item
 from .measuring import Measured, Measurement
 from .plan import Plan
 
@@ -42,34 +40,34 @@ def _has(only: str | None, *words: str | None) -> bool:
 
 
 def carry_out(
-    items: Sequence[Item], folder: str | Path, watcher: Watcher | None = None, threads: int | None = None
-) -> list[Run]:
-    """Every run that has no record yet, one after another; interrupted ones go on.
-
-    Several processes may work on one folder: a run that another one has begun is left to it.
+    plan: Plan,
+    items: Sequence[Item],
+    folder: str | Path,
+    engine: str = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    watcher: Watcher | None = None,
+) -> Sequence[Failure]:
+    """Every run that has no record yet; interrupted ones go on, and any number of processes may work on one folder.
 
     Args:
+        plan: whose runs they are.
         items: the runs.
         folder: of the records.
+        engine: "local", "ray", "dask" or "here"; this and what follows as `camhd.lab.sweep.run` takes it.
+        address: of a cluster.
+        workers: runs at a time.
+        threads: of the CPU, for each run.
         watcher: is told how it goes.
-        threads: of the CPU; one by default, which is as fast for small networks and leaves the other cores alone.
+
+    Returns:
+        The runs that failed.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or 1)
-    sources: dict[tuple[str, str], Any] = {}
-    done: list[Run] = []
-    try:
-        for item in items:
-            where = item.data, item.split
-            if where not in sources:
-                sources[where] = open_data(item.data, item.split)
-            try:
-                done.append(execute(item.job(sources[where]), folder, resume=True, watcher=watcher))
-            except RunLockedError:
-                continue
-    finally:
-        torch.set_num_threads(before)
-    return done
+    if not items:
+        return ()
+    named = sweep.Plan(plan.name, tuple(items))
+    return sweep.run(named, folder, engine, address, workers, threads, watcher=watcher).failed
 
 
 def measure(measurements: Sequence[Measurement], folder: str | Path, tell: Callable[[Measured], object]) -> None:
