@@ -91,10 +91,16 @@ def test_the_id_is_readable_and_depends_on_all_that_decides_the_run():
         "model": "ffnn:9",
         "data": "mnist",
         "optimizer": "sgd",
+        "stop_loss": 0.29,
     }
     ids = {replace(CONFIG, **{name: value}).id for name, value in changes.items()}
     assert len(ids | {CONFIG.id}) == len(changes) + 1
-    assert set(changes) | {"label"} == set(CONFIG.as_dict()) - {"format", "id"}
+    assert set(changes) | {"label"} == set(replace(CONFIG, stop_loss=0.0).as_dict()) - {"format", "id"}
+
+
+def test_an_entry_that_came_later_changes_no_id_and_no_file_where_it_is_not_used():
+    assert CONFIG.id == "digits-ffnn-8-adam-seed0-36a43766"
+    assert "stop_loss" not in CONFIG.as_dict()
 
 
 def test_a_label_and_the_order_of_options_decide_nothing():

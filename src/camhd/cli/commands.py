@@ -14,6 +14,7 @@ from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
 from . import data, show
 from .report import report
+from .reproduce import reproduce
 from .sweep import sweep
 from .train import compare, show_runs, train
 from .tune import tune
@@ -40,6 +41,7 @@ app.command()(sweep)
 app.command()(tune)
 app.command("show")(show_runs)
 app.command()(report)
+app.command()(reproduce)
 app.add_typer(data.app, name="data")
 
 

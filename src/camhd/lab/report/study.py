@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..records import Run
 from .group import Method, Task, tasks
+from .section import Section
 from .source import Entry, Source, entries
 from .summary import Published, Table, table
 
@@ -22,6 +23,7 @@ class Study:
         problems: Runs that diverged, failed, are unfinished or could not be read.
         published: Numbers of others, to be put beside ours.
         remarks: Paragraphs below the title.
+        sections: What stands above the tasks.
     """
 
     title: str
@@ -29,6 +31,7 @@ class Study:
     problems: Sequence[Entry] = ()
     published: Sequence[Published] = ()
     remarks: Sequence[str] = ()
+    sections: Sequence[Section] = ()
 
     @property
     def methods(self) -> list[Method]:

@@ -119,6 +119,7 @@ def prepare(
         loss_scale=float(settings.loss_scale),
         patience=settings.patience,
         rates_every=settings.lines_every(steps),
+        stop_loss=settings.stop_loss,
     )
     return Job(config, source, _builder(model, dataset), lambda module: entry.build(module, config.options))
 
@@ -155,6 +156,7 @@ def again(config: RunConfig) -> Job:
         dtype=config.dtype,
         device=config.device,
         rates_every=config.rates_every,
+        stop_loss=config.stop_loss,
     )
     job = prepare(
         config.model,

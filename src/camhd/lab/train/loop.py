@@ -63,7 +63,7 @@ class Loop:
         self._checkpoint_seconds, self._saved = checkpoint_seconds, perf_counter()
         self.epoch, self.batch, self.step = 1, 0, 0
         self.steps = config.epochs * len(parts.train)
-        self.diverged = False
+        self.diverged = self.reached = False  # reached: the loss at which it stops
         self.best: dict[str, float] = {}
         self.final: dict[str, float] = {}
         self._stopper = EarlyStop(config.patience)
@@ -82,12 +82,13 @@ class Loop:
         status = ""
         while not status:
             for inputs, targets in self._parts.train.epoch(self.epoch, start=self.batch):
-                if self.diverged:
+                if self.diverged or self.reached:
                     break
                 driver.zero_grad()
                 loss = self._loss(inputs, targets)
                 driver.backward(loss)
                 self._step(loss)
+                self.reached = self._is_enough(loss)
                 self._after_step()
             status = self._end_epoch()
         if self._rates_at != self.step:
@@ -116,6 +117,11 @@ class Loop:
                 raise
             self.diverged = True
         self.clock.step(perf_counter() - began)
+
+    def _is_enough(self, loss: Tensor) -> bool:
+        """Whether the loss is one to stop at; only then is it read back from the device at every step."""
+        wanted = self.config.stop_loss
+        return wanted is not None and loss.item() <= wanted * self.config.loss_scale
 
     def _after_step(self) -> None:
         self.step += 1
@@ -154,7 +160,7 @@ class Loop:
         self._tally = self._parts.task.tally(torch.device(self.config.device))
         if self.diverged:
             return "diverged"
-        if self._stopper.enough(judged["loss"]):
+        if self.reached or self._stopper.enough(judged["loss"]):
             return "stopped"
         if self.epoch > self.config.epochs:
             return "finished"
@@ -207,6 +213,7 @@ class Loop:
         return {
             "place": [self.epoch, self.batch, self.step, self._seen, self._rates_at],
             "diverged": self.diverged,
+            "reached": self.reached,
             "model": self._parts.model.state_dict(),
             "driver": self._parts.driver.state_dict(),
             "scheduler": None if scheduler is None else scheduler.state_dict(),
@@ -221,7 +228,7 @@ class Loop:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.epoch, self.batch, self.step, self._seen, self._rates_at = state["place"]
-        self.diverged = state["diverged"]
+        self.diverged, self.reached = state["diverged"], state.get("reached", False)
         self._parts.model.load_state_dict(state["model"])
         self._parts.driver.load_state_dict(state["driver"])
         if self._parts.scheduler is not None:

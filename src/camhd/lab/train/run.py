@@ -38,6 +38,7 @@ def train(
     device: str = "cpu",
     rates_every: int | None = None,
     paper: bool = False,
+    stop_loss: float | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -66,6 +67,7 @@ def train(
         device: as torch calls it.
         rates_every: steps between two lines of rates; None for about a hundred lines in a run.
         paper: take the paper's settings for this model where it has some.
+        stop_loss: stop after the first step whose training loss is at most this; None: never.
         folder: where the run gets its folder; None keeps no record on disk.
         resume: go on with this run where it was interrupted; a finished one is given as it is.
         overwrite: begin again, whatever is there.
@@ -89,6 +91,7 @@ def train(
         device=device,
         rates_every=rates_every,
         paper=paper,
+        stop_loss=stop_loss,
     )
     job = prepare(model, data, optimizer, settings, seed=seed, options=options, label=label)
     return execute(job, folder, resume, overwrite, checkpoint_minutes, watcher)
