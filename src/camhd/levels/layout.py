@@ -59,6 +59,11 @@ class Layout:
     layer_of_slot: tuple[int, ...]
 
     @property
+    def whole(self) -> Layout:
+        """The layout of all processes, where the parameters are divided over several."""
+        return self
+
+    @property
     def levels(self) -> tuple[Level, ...]:
         coarse = tuple(partition.level for partition in self.partitions)
         return coarse if self.leaf is None else (*coarse, self.leaf)

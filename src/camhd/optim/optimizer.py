@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..backends import Backend
-from ..levels import lay_out, owners_of, slots_of
+from ..levels import Layout, lay_out, owners_of, slots_of
 from ..rules import Batch, Rule
-from ..tree import GroupRates, RateTree, TreeConfig, check_hyper_lr, check_number
+from ..tree import GroupRates, LocalState, RateTree, Shards, TreeConfig, check_hyper_lr, check_number
+from ..tree import find as find_shards
+from ..tree import local, localize
 from . import checkpoint
 from .hooks import hooked
 from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
@@ -59,7 +62,8 @@ class Optimizer(torch.optim.Optimizer):
             model, params = params, params.named_parameters()
         self._owners = None if model is None else owners_of(model)
         super().__init__(params, defaults)
-        layout = lay_out(config.levels, slots_of(self.param_groups, self._owners))
+        self._shards: Shards | None = None
+        layout = self._lay_out()
         betas = [self._rates_of(self.param_groups[0]).beta(name) for name in layout.names]
         config.combine.check(layout.names, betas)
         self.tree = RateTree(config, layout, self._lr0s(), float(defaults["lr"]), self._all_params())
@@ -95,8 +99,7 @@ class Optimizer(torch.optim.Optimizer):
             group = self.param_groups[-1]
             self._admit(group)
             if self.tree is not None:
-                layout = lay_out(self.config.levels, slots_of(self.param_groups, self._owners))
-                self.tree.grow(layout, self._lr0s(), self._all_params())
+                self.tree.grow(self._lay_out(), self._lr0s(), self._all_params())
         except Exception:
             self.param_groups.pop()
             raise
@@ -119,7 +122,7 @@ class Optimizer(torch.optim.Optimizer):
             self._optimizer_load_state_dict_pre_hooks = hooks
 
     def __getstate__(self) -> dict[str, Any]:
-        ours = {name: getattr(self, name) for name in ("rule", "config", "tree", "backend", "_owners")}
+        ours = {name: getattr(self, name) for name in ("rule", "config", "tree", "backend", "_owners", "_shards")}
         return {**super().__getstate__(), **ours}
 
     # ------------------------------------------------------------------ reading
@@ -210,7 +213,7 @@ class Optimizer(torch.optim.Optimizer):
             if not self.state[p]:
                 self.state[p] = self.rule.start(_real(p), group)
         spread = self.config.schedule == "all"
-        return Batch(
+        batch = Batch(
             group=index,
             options=group,
             last=group["last_move"] or {},
@@ -220,6 +223,16 @@ class Optimizer(torch.optim.Optimizer):
             params=[_real(p) for _, p in params],
             grads=[_real(p.grad) for _, p in params if p.grad is not None],
             states=[self.state[p] for _, p in params],
+        )
+        return batch if self._shards is None else self._parts_of(batch, self._shards)
+
+    def _parts_of(self, batch: Batch, shards: Shards) -> Batch:
+        """This process's parts of parameters, gradients and states that are divided over several."""
+        return replace(
+            batch,
+            params=[local(p) for p in batch.params],
+            grads=[local(g) for g in batch.grads],
+            states=[LocalState(state, slot, shards) for state, slot in zip(batch.states, batch.slots, strict=True)],
         )
 
     def _rates_of(self, group: Mapping[str, Any]) -> GroupRates:
@@ -233,7 +246,14 @@ class Optimizer(torch.optim.Optimizer):
         return [group["lr0"] for group in self.param_groups]
 
     def _all_params(self) -> list[Tensor]:
-        return [_real(p.detach()) for group in self.param_groups for p in group["params"]]
+        """What this process has of each parameter."""
+        return [_real(local(p.detach())) for group in self.param_groups for p in group["params"]]
+
+    def _lay_out(self) -> Layout:
+        """Who shares a rate with whom; of parameters that are divided over processes, this process's part."""
+        self._shards = find_shards(self.param_groups)
+        layout = lay_out(self.config.levels, slots_of(self.param_groups, self._owners))
+        return layout if self._shards is None else localize(layout, self._shards)
 
 
 def _real(tensor: Tensor) -> Tensor:

@@ -14,14 +14,14 @@ All large work is per parameter tensor and happens in the observer; the rest is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..combine import State as Weights
-from ..levels import Global, Layout
+from ..levels import Family, Global, Layout
 from .cells import Cells
 from .config import GroupRates, TreeConfig
 from .kappa import Kappas
@@ -100,7 +100,7 @@ class RateTree:
         weights = {name: value.clone() for name, value in state.weights.items()}
         if self.config.restarts(state.step):
             self.restart()
-        elif signal:
+        elif signal or self.cells.divided is not None:  # all processes send the same messages at every step
             learn(self.config, self.cells, state, signal, groups)
         for name, value in weights.items():
             state.last_weights[name].copy_(value)
@@ -156,7 +156,7 @@ class RateTree:
     def rates(self, groups: Sequence[GroupRates]) -> dict[str, Any]:
         """The rates now, by level and name."""
         found: dict[str, Any] = {}
-        for level, partition in zip(self.state.levels, self.layout.partitions, strict=True):
+        for index, (level, partition) in enumerate(zip(self.state.levels, self.layout.partitions, strict=True)):
             kind = partition.level
             if isinstance(kind, Global):
                 scheduled = self.config.schedule == "global"
@@ -164,17 +164,32 @@ class RateTree:
                 continue
             named: dict[str, Any] = {}
             found[kind.name] = named
-            for family in partition.families:
-                rates = level.rates[family.run]
+            for family, rates in self._families(index):
                 if family.labels:
                     named |= {f"{family.name}.{label}": float(r) for label, r in zip(family.labels, rates, strict=True)}
                 else:
                     named[family.name] = rates.clone() if kind.many else float(rates)
         if self.layout.leaf:
             found[self.layout.leaf.name] = {
-                slot.name: leaf.rates.clone() for slot, leaf in zip(self.layout.slots, self.state.leaves, strict=True)
+                slot.name: self.shaped(slot.index, leaf.rates.clone())
+                for slot, leaf in zip(self.layout.slots, self.state.leaves, strict=True)
             }
         return found
+
+    def shaped(self, slot: int, part: Tensor) -> Tensor:
+        """A tensor like a parameter from what this process has of it: a DTensor where the parameter is one."""
+        divided = self.cells.divided
+        return part if divided is None else divided.shards.wrap(slot, part)
+
+    def _families(self, level: int) -> Iterator[tuple[Family, Tensor]]:
+        """The rates of every family of a level; DTensors where they are divided as the parameters are."""
+        divided, rates = self.cells.divided, self.state.levels[level].rates
+        by_rows = {} if divided is None else divided.by_rows(level)
+        for family in self.layout.partitions[level].families:
+            found = rates[family.run]
+            if divided is not None and family in by_rows:
+                found = divided.shards.wrap_rows(by_rows[family], found)
+            yield family, found
 
     def combination(self) -> Mapping[str, Any]:
         """The weights now."""
