@@ -1,10 +1,14 @@
-"""Real processes for tests of what is divided over several: gloo on loopback, met through a file."""
+"""Real processes for tests of what is divided over several: gloo on loopback, met through a file.
+
+The processes are forked from a server that has imported torch once, because importing it takes longer than any of
+these tests.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import tempfile
-import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,43 +18,36 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+PRELOAD = [
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.optim",
+    "torch.nn.parallel",
+    "camhd.lab.train",
+]
 
-def in_processes(count: int, function: Callable[..., None], *args: Any) -> list[Any]:
+
+def in_processes(count: int, function: Callable[..., Any], *args: Any) -> list[Any]:
     """Call `function(folder, *args)` in so many processes that form a group; give what each returned.
 
     An exception in one of them is raised here, with its traceback.
     """
+    multiprocessing.set_forkserver_preload(PRELOAD)
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(_enter, (count, folder, function, args), nprocs=count, join=True)
-        results = []
-        for rank in range(count):
-            result = torch.load(Path(folder) / f"result{rank}", weights_only=False)
-            if isinstance(result, _Failure):
-                raise AssertionError(f"process {rank} of {count}:\n{result.text}")
-            results.append(result)
-        return results
-
-
-class _Failure:
-    def __init__(self, text: str) -> None:
-        self.text = text
+        where = (count, folder, function, args)
+        mp.start_processes(_enter, where, nprocs=count, start_method="forkserver")
+        return [torch.load(Path(folder) / f"result{rank}", weights_only=False) for rank in range(count)]
 
 
 def _enter(rank: int, count: int, folder: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
-    warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    # Torch's own, when FSDP is told to use a mesh of CPUs.
-    warnings.filterwarnings("ignore", message=".*barrier.*")
     store = dist.FileStore(os.path.join(folder, "store"), count)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
-    try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         result = function(Path(folder), *args)
-    except BaseException:
-        result = _Failure(traceback.format_exc())
-        torch.save(result, os.path.join(folder, f"result{rank}"))
-        os._exit(0)  # whoever waits for this one is told by the parent, which reads the result
     torch.save(result, os.path.join(folder, f"result{rank}"))
     dist.barrier()
     dist.destroy_process_group()

@@ -63,6 +63,14 @@ class Layout:
         """The layout of all processes, where the parameters are divided over several."""
         return self
 
+    def members(self, level: int, family: Family) -> Sequence[int]:
+        """The numbers that a family's rates have among the family's."""
+        return range(family.count)
+
+    def scalars(self, slot: int) -> Sequence[int]:
+        """The numbers that a tensor's scalars have in it."""
+        return range(self.slots[slot].numel)
+
     @property
     def levels(self) -> tuple[Level, ...]:
         coarse = tuple(partition.level for partition in self.partitions)

@@ -39,6 +39,16 @@ class LocalLayout(Layout):
     def whole(self) -> Layout:
         return self.full
 
+    def members(self, level: int, family: Family) -> Sequence[int]:
+        place = self.partitions[level].families.index(family)
+        found: list[int] = (self.ids[level][family.run] - self.full.partitions[level].families[place].start).tolist()
+        return found
+
+    def scalars(self, slot: int) -> Sequence[int]:
+        whole = self.full.slots[slot]
+        found: list[int] = self.shards.pieces[slot].take(torch.arange(whole.numel).view(whole.shape)).flatten().tolist()
+        return found
+
     def sizes(self, level: int) -> Tensor:
         return self.full.sizes(level)[self.ids[level]]
 

@@ -28,6 +28,7 @@ from .kappa import Kappas
 from .learning import learn
 from .numbers import Number
 from .observer import Observer
+from .shards import is_divided
 from .state import STILL, Level, Move, Signal, TreeState
 
 
@@ -191,6 +192,30 @@ class RateTree:
                 found = divided.shards.wrap_rows(by_rows[family], found)
             yield family, found
 
+    def level_rates(self, whole: bool = False) -> dict[str, list[Tensor]]:
+        """The rates of every level as they are kept: one vector, or one tensor for each parameter.
+
+        Args:
+            whole: where parameters are divided over processes, the rates of all of them, in the order of one
+                process; then all of them must ask for it.
+        """
+        state, layout, divided = self.state, self.layout, self.cells.divided
+        found = {
+            partition.level.name: [level.rates] for partition, level in zip(layout.partitions, state.levels, strict=True)
+        }
+        leaves = [leaf.rates for leaf in state.leaves]
+        if divided is not None and whole:
+            for index, name in enumerate(found):
+                if divided.by_rows(index):
+                    found[name] = [torch.cat([_put_together(rates) for _, rates in self._families(index)])]
+            leaves = [_put_together(divided.shards.wrap(slot, rates)) for slot, rates in enumerate(leaves)]
+        return {**found, layout.leaf.name: leaves} if layout.leaf is not None else found
+
     def combination(self) -> Mapping[str, Any]:
         """The weights now."""
         return self.config.combine.describe(self.state.weights, self.layout.names, self.layout.layers)
+
+
+def _put_together(tensor: Tensor) -> Tensor:
+    whole: Tensor = tensor.full_tensor() if is_divided(tensor) else tensor  # type: ignore[attr-defined]
+    return whole
