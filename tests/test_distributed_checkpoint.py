@@ -49,7 +49,7 @@ def dcp_load(path: Path, model: nn.Module, optimizer: Optimizer) -> None:
     from torch.distributed.checkpoint.state_dict import set_state_dict
 
     state = dcp_state(model, optimizer)
-    dcp.load(state, checkpoint_id=path)
+    dcp.load(state, checkpoint_id=path, no_dist=not dist.is_initialized())
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 

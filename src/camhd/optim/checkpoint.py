@@ -89,7 +89,8 @@ def _checked_groups(optimizer: Optimizer, saved: Mapping[str, Any]) -> list[dict
     if header is None:
         raise ValueError(
             f"the state was not written by a camhd optimizer (it has no {HEADER!r} header), so it has no learning "
-            f"rates to go on with; load a state that camhd.{kind} wrote."
+            f"rates to go on with; load a state that camhd.{kind} wrote, not flattened (torch's "
+            "flatten_optimizer_state_dict keeps only what the base optimizer has)."
         )
     if header.get("rule") != optimizer.rule.name:
         raise ValueError(

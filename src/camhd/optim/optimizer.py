@@ -20,6 +20,7 @@ from ..tree import local, localize
 from . import checkpoint
 from .hooks import hooked
 from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
+from .refused import refuse_flattened, refuse_zero
 from .show import describe
 
 
@@ -45,6 +46,7 @@ class Optimizer(torch.optim.Optimizer):
         model: nn.Module | None = None,
     ) -> None:
         check_known(options, type(self).__name__)
+        refuse_zero(type(self).__name__)
         settings: dict[str, Any] = {name: value for name, value in options.items() if name in WHOLE_TREE}
         config = TreeConfig.make(**settings, default_combine_lr=paper.combine_lr)
         hyper_lr = options.get("hyper_lr")
@@ -171,6 +173,7 @@ class Optimizer(torch.optim.Optimizer):
                     f"'{name}' holds for the whole tree and cannot be set for one param group, got {group[name]!r}; "
                     f"pass it to the optimizer. A group may have its own {', '.join(PER_GROUP)}."
                 )
+        refuse_flattened(group["params"], type(self).__name__)
         _check_lr(group["lr"])
         group["lr0"] = float(group["lr"])
         group["last_move"] = None

@@ -183,6 +183,11 @@ class Team(Alone):
         driver.load_state_dict(state)
 
 
+def leads(kind: str | None) -> bool:
+    """Whether this process is the one that writes and prints; the first, if several share a run."""
+    return kind is None or int(os.environ.get("RANK", "0")) == 0
+
+
 @contextmanager
 def team(kind: str | None, device: str) -> Iterator[Alone]:
     """The processes that share a run; a context manager, at the end of which they part.
