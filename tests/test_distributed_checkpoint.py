@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from processes import in_processes
-from sharded import alone, assert_close, here, learned, network, train
-from test_distributed import CASES, LEARNING, UNITS, foreach, shard
 from torch import nn
 
 from camhd import Adam, Optimizer
+from processes import in_processes
+from sharded import alone, assert_close, here, learned, network, train
+from sharded_cases import CASES, LEARNING, UNITS, foreach, shard
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed"),

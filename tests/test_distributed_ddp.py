@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from processes import in_processes
-from sharded import alone, assert_close, batch, here, learned, network, train
-from test_distributed import LEARNING, UNITS
 from torch import nn
 
 import camhd
+from processes import in_processes
+from sharded import alone, assert_close, batch, here, learned, network, train
+from sharded_cases import LEARNING, UNITS
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed"),

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from lab_cases import Noisy, blobs, chant, line, mlp
-from processes import in_processes
-from sharded import assert_close
 from torch import nn
 
 from camhd.lab import records
 from camhd.lab.records import Run
 from camhd.lab.train import Settings, Watcher, execute, parallel, prepare, train
+from lab_cases import Noisy, blobs, chant, line, mlp
+from processes import in_processes
+from sharded import assert_close
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed")
 

@@ -41,7 +41,8 @@ class JoinedState(Joinable):
     @property
     def join_device(self) -> torch.device:
         """Where messages are sent from."""
-        return self._model.join_device
+        device: torch.device = self._model.join_device
+        return device
 
     @property
     def join_process_group(self) -> Any:

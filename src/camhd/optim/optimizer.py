@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from ..backends import Backend
 from ..levels import Layout, lay_out, owners_of, slots_of
 from ..rules import Batch, Rule
-from ..tree import GroupRates, LocalState, RateTree, Shards, TreeConfig, check_hyper_lr, check_number
+from ..tree import GroupRates, LocalState, RateTree, Shards, TreeConfig, check_hyper_lr, check_number, local, localize
 from ..tree import find as find_shards
-from ..tree import local, localize
 from . import checkpoint
 from .hooks import hooked
 from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known

@@ -5,7 +5,7 @@ from .kappa import Kappas
 from .local import LocalLayout, localize
 from .numbers import Number, times_
 from .rates import RateTree
-from .shards import LocalState, Shards, find, is_divided, local
+from .shards import LocalState, Shards, find, local
 from .state import Move, Rows, Signal, TreeState
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "check_hyper_lr",
     "check_number",
     "find",
-    "is_divided",
     "local",
     "localize",
     "times_",

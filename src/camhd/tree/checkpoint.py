@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..combine import State as Weights
 from .cells import Cells
+from .placements import is_divided
 from .rates import RateTree
-from .shards import is_divided
 from .state import Level, Move, TreeState
 
 VERSION = 1

@@ -45,7 +45,8 @@ class _Sums(NamedTuple):
         return [value for value in self if value is not None]
 
     def part(self, groups: slice) -> _Sums:
-        return _Sums(*[None if value is None else value[groups] for value in self])
+        grads, moves = (None if value is None else value[groups] for value in (self.grads, self.moves))
+        return _Sums(self.hyper[groups], grads, moves)
 
 
 class _Joined(NamedTuple):
@@ -102,7 +103,7 @@ def _learn_together(
     parts = [value for level, part in zip(sums, theirs, strict=True) for value in level.part(part).tensors()]
     *found, notes = layout.shards.add_up([*parts, *slope.values(), notes])
     each = iter(found)
-    joined = [_Sums(*[None if value is None else next(each) for value in level]) for level in sums]
+    joined = [_Sums(next(each), *[None if value is None else next(each) for value in level[1:]]) for level in sums]
     slope = {name: next(each) for name in slope}
     shared = [_new_level(config, cells, state, i, joined[i], part) for i, part in enumerate(theirs)]
     news = [
@@ -162,9 +163,7 @@ def _sum_up(
     return _Sums(total, grads, cells.sum_up(i, cells.once(moves, i)))
 
 
-def _new_level(
-    config: TreeConfig, cells: Cells, state: TreeState, i: int, sums: _Sums, some: Rows = None
-) -> _New:
+def _new_level(config: TreeConfig, cells: Cells, state: TreeState, i: int, sums: _Sums, some: Rows = None) -> _New:
     """The hyper rule's answer to what a level's groups, or some of them, have summed up."""
     level = state.levels[i].part(some)
     if i == 0 and config.schedule == "global":

@@ -28,7 +28,7 @@ from .kappa import Kappas
 from .learning import learn
 from .numbers import Number
 from .observer import Observer
-from .shards import is_divided
+from .placements import is_divided
 from .state import STILL, Level, Move, Signal, TreeState
 
 
@@ -201,7 +201,8 @@ class RateTree:
         """
         state, layout, divided = self.state, self.layout, self.cells.divided
         found = {
-            partition.level.name: [level.rates] for partition, level in zip(layout.partitions, state.levels, strict=True)
+            partition.level.name: [level.rates]
+            for partition, level in zip(layout.partitions, state.levels, strict=True)
         }
         leaves = [leaf.rates for leaf in state.leaves]
         if divided is not None and whole:

@@ -1,7 +1,7 @@
 """Parameters that are divided over processes (DTensors): what this process has of each, and the sum over all of them.
 
-Everything that knows of meshes, placements and process groups is in this file. An optimizer whose parameters
-are plain tensors has no `Shards`, and nothing of it is imported or called.
+This file and `placements` are all that knows of meshes, placements and process groups. An optimizer whose parameters
+are plain tensors has no `Shards`, and no part of torch.distributed is imported for it.
 """
 
 from __future__ import annotations
@@ -9,23 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from .placements import Index, checked, common_mesh, coordinate, is_divided, mesh_dims, places
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
-    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor
-
-Index = Union[Tensor, None]  # which places along one dimension; None: all of them
-
-
-def is_divided(tensor: Tensor) -> bool:
-    """Whether it is a DTensor."""
-    loaded = sys.modules.get("torch.distributed.tensor")  # not loaded: there are none
-    return loaded is not None and isinstance(tensor, loaded.DTensor)
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -71,13 +64,12 @@ class Shards:
     """
 
     def __init__(self, params: Sequence[Tensor], names: Sequence[str]) -> None:
-        self.likes: list[DTensor | None] = [_checked(p, name) for p, name in zip(params, names, strict=True)]
-        self.mesh = _common_mesh([like for like in self.likes if like is not None])
-        dims = [_mesh_dims(like, self.mesh) for like in self.likes]
+        self.likes: list[DTensor | None] = [checked(p, name) for p, name in zip(params, names, strict=True)]
+        self.mesh = common_mesh([like for like in self.likes if like is not None])
+        dims = [mesh_dims(like, self.mesh) for like in self.likes]
         self._dims = sorted({at for own in dims for at in own if own[at] is not None})
         self.pieces = [
-            self._piece(p, like, own, name)
-            for p, like, own, name in zip(params, self.likes, dims, names, strict=True)
+            self._piece(p, like, own, name) for p, like, own, name in zip(params, self.likes, dims, names, strict=True)
         ]
         self.group = self._find_group()
 
@@ -92,11 +84,11 @@ class Shards:
         self.group = self._find_group()
 
     def _piece(self, param: Tensor, like: DTensor | None, dims: dict[int, int | None], name: str) -> Piece:
-        here = _coordinate(self.mesh, name)
+        here = coordinate(self.mesh, name)
         counted = all(here[at] == 0 for at in self._dims if dims.get(at) is None)
         if like is None:
             return Piece((None,) * param.dim(), counted)
-        index = _index(like)
+        index = places(like)
         found = tuple(size if at is None else len(at) for size, at in zip(like.shape, index, strict=True))
         if found != tuple(local(like).shape):
             raise ValueError(
@@ -125,7 +117,7 @@ class Shards:
         return self.mesh[tuple(names[at] for at in self._dims)]._flatten().get_group()
 
     def add_up(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """Each of these tensors summed over all processes, in one message. It must come in the same order everywhere."""
+        """Each of these tensors summed over all processes, in one message. All of them must ask for the same."""
         if self.group is None:
             return list(parts)
         import torch.distributed as dist
@@ -204,103 +196,3 @@ def _divided(part: Tensor, like: DTensor, shape: Sequence[int], stride: Sequence
         part, like.device_mesh, like.placements, run_check=False, shape=torch.Size(shape), stride=tuple(stride)
     )
     return made
-
-
-def _checked(param: Tensor, name: str) -> DTensor | None:
-    """The parameter, if it is a DTensor that can be stepped in its parts."""
-    if not is_divided(param):
-        return None
-    found: DTensor = param.detach()  # type: ignore[assignment]
-    for placement in found.placements:
-        if not (placement.is_shard() or placement.is_replicate() or _is_strided(placement)):
-            raise ValueError(
-                f"parameters must be sharded or replicated, but {name!r} is {placement} over {found.device_mesh}; "
-                "redistribute it to Shard or Replicate."
-            )
-    if found.is_complex():
-        raise ValueError(
-            f"a parameter that is divided over processes must be real, but {name!r} is {found.dtype}; "
-            "keep its real and imaginary parts as two parameters."
-        )
-    return found
-
-
-def _is_strided(placement: Any) -> bool:
-    """FSDP2 over a tensor-parallel dimension: rows are divided first by the later dimension of the mesh."""
-    return hasattr(placement, "split_factor")
-
-
-def _common_mesh(likes: Sequence[DTensor]) -> DeviceMesh:
-    """The mesh that has all dimensions along which the parameters are divided."""
-    meshes = list(dict.fromkeys(like.device_mesh for like in likes))
-    if len(meshes) == 1:
-        return meshes[0]
-    roots = list(dict.fromkeys(_root(mesh) for mesh in meshes))
-    if len(roots) > 1:
-        raise ValueError(
-            f"all parameters must lie on one mesh or on slices of one, got {', '.join(map(str, meshes))}; make one "
-            "mesh with init_device_mesh and slice it by name, or give each mesh an optimizer of its own."
-        )
-    return roots[0]
-
-
-def _root(mesh: DeviceMesh) -> DeviceMesh:
-    find_root = getattr(mesh, "_get_root_mesh", None)
-    if find_root is not None:
-        found: DeviceMesh = find_root()
-        return found
-    from torch.distributed.device_mesh import _mesh_resources  # torch 2.6
-
-    older: DeviceMesh = _mesh_resources.get_root_mesh(mesh)  # type: ignore[attr-defined]
-    return older
-
-
-def _mesh_dims(like: DTensor | None, mesh: DeviceMesh) -> dict[int, int | None]:
-    """For each dimension of the mesh that the parameter lies on: the dimension of the parameter divided along it."""
-    if like is None:
-        return {}
-    own = like.device_mesh
-    names, theirs = mesh.mesh_dim_names, own.mesh_dim_names
-    if own == mesh:
-        at = list(range(mesh.ndim))
-    elif not names or not theirs or not set(theirs) <= set(names):
-        raise ValueError(
-            f"all parameters must lie on one mesh or on slices of it by name, but one lies on {own} and others on "
-            f"slices of {mesh}; slice one mesh by the names of its dimensions."
-        )
-    else:
-        at = [names.index(name) for name in theirs]
-    return {
-        place: None if placement.is_replicate() else placement.dim  # type: ignore[attr-defined]
-        for place, placement in zip(at, like.placements, strict=True)
-        if mesh.size(place) > 1
-    }
-
-
-def _coordinate(mesh: DeviceMesh, name: str) -> Sequence[int]:
-    here = mesh.get_coordinate()
-    if here is None:
-        raise ValueError(f"this process is not in {mesh}, over which {name!r} is divided; build no optimizer in it.")
-    return here
-
-
-def _index(like: DTensor) -> tuple[Index, ...]:
-    """The places of the parameter that are here, along each of its dimensions."""
-    found: list[Index] = [None] * like.dim()
-    mesh = like.device_mesh
-    here = _coordinate(mesh, "a parameter")
-    for at, placement in enumerate(like.placements):
-        if placement.is_replicate():
-            continue
-        dim: int = placement.dim  # type: ignore[attr-defined]
-        places, parts = found[dim], mesh.size(at)
-        places = torch.arange(like.shape[dim]) if places is None else places
-        if _is_strided(placement):
-            # Cut as if the later dimensions of the mesh had come first, then every one's share of each cut in a row.
-            cuts = [cut.chunk(parts) for cut in places.chunk(placement.split_factor)]  # type: ignore[attr-defined]
-            mine = [cut[here[at]] for cut in cuts if here[at] < len(cut)]
-            found[dim] = torch.cat(mine) if mine else places[:0]
-        else:
-            chunks = places.chunk(parts)
-            found[dim] = chunks[here[at]] if here[at] < len(chunks) else places[:0]
-    return tuple(found)

@@ -13,4 +13,16 @@ from .run import execute, train
 from .settings import Settings
 from .watch import Progress, Watcher
 
-__all__ = ["Job", "Progress", "Settings", "Watcher", "again", "execute", "leads", "open_data", "own", "prepare", "train"]
+__all__ = [
+    "Job",
+    "Progress",
+    "Settings",
+    "Watcher",
+    "again",
+    "execute",
+    "leads",
+    "open_data",
+    "own",
+    "prepare",
+    "train",
+]

@@ -249,7 +249,8 @@ def _joined_norms(model: nn.Module, device: torch.device) -> nn.Module:
             f"'parallel' would give batch normalisation ({found[0]!r}) the statistics of each process's part of a "
             "batch, and torch joins them on GPUs only; train this model in one process, or one without it."
         )
-    return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return synced
 
 
 def _divided(value: Any, like: Any) -> Any:
