@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 
+import camhd
 from camhd import Adam, Optimizer
 from processes import in_processes
 from sharded import alone, assert_close, batch, here, learned, network, recurrent, train, whole
@@ -50,6 +52,9 @@ def two(folder: Path) -> None:
     offloaded_and_mixed()
     parameters_that_are_not_divided()
     further_groups()
+    rates_kept_here_and_everywhere()
+    gradients_divided_otherwise()
+    wrapped()
     refusals()
 
 
@@ -187,6 +192,64 @@ def further_groups() -> None:
             pass
         ends.append(learned(model, optimizer))
     assert_close(ends[0], ends[1], EXACT)
+
+
+def rates_kept_here_and_everywhere() -> None:
+    """New layers come between what all processes keep and what each keeps for itself."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (2,))
+
+    def make(divided: bool) -> Optimizer:
+        torch.manual_seed(0)
+        params = {}
+        for name, placement in {"a": Shard(0), "b": Replicate(), "c": Replicate(), "d": Shard(0)}.items():
+            value = torch.randn(3, 2, dtype=torch.float64)
+            params[f"{name}.weight"] = nn.Parameter(distribute_tensor(value, mesh, [placement]) if divided else value)
+        named = list(params.items())
+        optimizer = Adam(named[:2], levels=UNITS, backend="foreach", **LEARNING)
+        for step in range(6):
+            if step == 3:
+                optimizer.add_param_group({"params": named[2:], "lr": 2e-2})
+            for _, p in named:
+                p.grad = p.detach().sin() * (1 + step)
+            optimizer.step()
+        return optimizer
+
+    found, wanted = make(True), make(False)
+    assert_close(whole(found.rates()), whole(wanted.rates()), EXACT)
+    late = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="all tensors of a layer at once"):
+        found.add_param_group({"params": [("a.bias", late)]})
+    assert len(found.param_groups) == 2
+
+
+def gradients_divided_otherwise() -> None:
+    """A gradient that tensor parallelism has left as partial sums is put together before anything sees it."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    mesh = init_device_mesh("cpu", (2,))
+    part = torch.full((3,), 1.0 + dist.get_rank())
+    divided = nn.Parameter(DTensor.from_local(torch.ones(3), mesh, [Replicate()]))
+    plain = nn.Parameter(torch.ones(3))
+    for p in (divided, plain):
+        optimizer = Adam([("norm.weight", p)], lr=0.1, eps=1.0, backend="foreach")
+        for _ in range(3):
+            p.grad = torch.full((3,), 3.0) if p is plain else DTensor.from_local(part, mesh, [Partial()])
+            optimizer.step()
+    assert_close(whole(divided), whole(plain), 1e-6)
+
+
+def wrapped() -> None:
+    """An optimizer of torch's steps the DTensors itself."""
+
+    def make(model: nn.Module, **options: Any) -> Optimizer:
+        inner = torch.optim.RMSprop(model.parameters(), lr=1e-2)
+        return camhd.wrap(inner, model=model, levels=UNITS, hyper_lr=1e-4, combine_lr=1e-3, **options)
+
+    as_in_one_process(make)
 
 
 def refusals() -> None:

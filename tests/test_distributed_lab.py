@@ -17,7 +17,7 @@ from torch import nn
 
 from camhd.lab import records
 from camhd.lab.records import Run
-from camhd.lab.train import Settings, Watcher, execute, parallel, prepare, train
+from camhd.lab.train import Settings, Watcher, check_started, execute, parallel, prepare, train
 from lab_cases import Noisy, blobs, chant, line, mlp
 from processes import in_processes
 from sharded import assert_close
@@ -214,4 +214,5 @@ def test_one_process_cannot_share_a_run(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "1")
     with pytest.raises(ValueError, match=r"torchrun has started 2 processes"):
-        run_of("classes")
+        check_started(None)
+    check_started("ddp")

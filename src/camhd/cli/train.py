@@ -16,7 +16,7 @@ from ..lab import records, report
 from ..lab.compare import OPTIMIZERS, Entrant, parse_option, plan, split_entrants, tables
 from ..lab.records.read import RESULT
 from ..lab.records.text import to_json
-from ..lab.train import Job, Settings, again, execute, leads, prepare
+from ..lab.train import Job, Settings, again, check_started, execute, leads, prepare
 from . import options as o
 from . import runs as shown
 from . import show
@@ -139,6 +139,7 @@ def train(
     Ctrl-C stops between two steps; --resume goes on from there. With --parallel, start it with torchrun:
     torchrun --nproc-per-node=2 -m camhd train --parallel ddp …
     """
+    o.checked(context, lambda: check_started(parallel))
     settings = o.checked(
         context,
         lambda: Settings(

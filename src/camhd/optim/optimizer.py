@@ -14,8 +14,19 @@ from torch import Tensor, nn
 from ..backends import Backend
 from ..levels import Layout, lay_out, owners_of, slots_of
 from ..rules import Batch, Rule
-from ..tree import GroupRates, LocalState, RateTree, Shards, TreeConfig, check_hyper_lr, check_number, local, localize
-from ..tree import find as find_shards
+from ..tree import (
+    GroupRates,
+    LocalState,
+    RateTree,
+    Shards,
+    TreeConfig,
+    check_hyper_lr,
+    check_number,
+    find_shards,
+    local,
+    local_grad,
+    localize,
+)
 from . import checkpoint
 from .hooks import hooked
 from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
@@ -233,7 +244,7 @@ class Optimizer(torch.optim.Optimizer):
         return replace(
             batch,
             params=[local(p) for p in batch.params],
-            grads=[local(g) for g in batch.grads],
+            grads=[local_grad(g, p) for g, p in zip(batch.grads, batch.params, strict=True)],
             states=[LocalState(state, slot, shards) for state, slot in zip(batch.states, batch.slots, strict=True)],
         )
 

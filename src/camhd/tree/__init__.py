@@ -5,7 +5,7 @@ from .kappa import Kappas
 from .local import LocalLayout, localize
 from .numbers import Number, times_
 from .rates import RateTree
-from .shards import LocalState, Shards, find, local
+from .shards import LocalState, Shards, find_shards, local, local_grad
 from .state import Move, Rows, Signal, TreeState
 
 __all__ = [
@@ -23,8 +23,9 @@ __all__ = [
     "TreeState",
     "check_hyper_lr",
     "check_number",
-    "find",
+    "find_shards",
     "local",
+    "local_grad",
     "localize",
     "times_",
 ]

@@ -62,6 +62,19 @@ class LocalLayout(Layout):
         found = zip(self.partitions[level].family_of_slot, self.divided[level], strict=True)
         return {family: slot for slot, (family, divided) in enumerate(found) if divided}
 
+    def places_of(self, level: int, before: LocalLayout) -> Tensor:
+        """Where the groups of a layout that had fewer parameters are in this one."""
+        known, now = before.ids[level], self.ids[level]
+        places = torch.full((self.full.partitions[level].count,), -1)
+        places[now] = torch.arange(len(now))
+        new = places[known]
+        if len(known) != int((now < before.full.partitions[level].count).sum()) or (new < 0).any():
+            raise ValueError(
+                f"a layer's rates of the level {self.names[level]!r} are kept with its rows, but a tensor that was "
+                "added later is not divided as they are; give the optimizer all tensors of a layer at once."
+            )
+        return new
+
     def once(self, level: int | None = None) -> Tensor | None:
         """0 for cells that another process counts, 1 for the others, in sums over all processes; None if all are 1.
 

@@ -67,7 +67,7 @@ def _root(mesh: DeviceMesh) -> DeviceMesh:
         return found
     from torch.distributed.device_mesh import _mesh_resources  # torch 2.6
 
-    older: DeviceMesh = _mesh_resources.get_root_mesh(mesh)  # type: ignore[attr-defined]
+    older: DeviceMesh = _mesh_resources.get_root_mesh(mesh)
     return older
 
 

@@ -135,9 +135,9 @@ class RateTree:
                 f"the levels nest as {self.layout.names} so far, but as {layout.names} with the new parameters; "
                 "build a new optimizer instead."
             )
-        rule, state = self.config.hyper_rule, self.state
+        state = self.state
         cells = Cells(layout, lr0s, self.start_weights)
-        levels = [level.extended(cells.starts(i, self.lr), rule) for i, level in enumerate(state.levels)]
+        levels = [self._grown(i, level, cells) for i, level in enumerate(state.levels)]
         cells.refer([level.starts for level in levels], cells.alike and self.cells.alike)
         self.cells, state.levels = cells, levels
         if layout.leaf:
@@ -147,6 +147,13 @@ class RateTree:
         state.weights = grown(state.weights, self.start_weights, len(layout.layers))
         state.last_weights = grown(state.last_weights, self.start_weights, len(layout.layers))
         state.last_moves = [*state.last_moves, *[STILL] * (len(lr0s) - len(state.last_moves))]
+
+    def _grown(self, index: int, level: Level, cells: Cells) -> Level:
+        starts, rule = cells.starts(index, self.lr), self.config.hyper_rule
+        before, after = self.cells.divided, cells.divided
+        if after is None or before is None:
+            return level.extended(starts, rule)
+        return level.rearranged(starts, rule, after.places_of(index, before).to(cells.device))
 
     def adopt(self, cells: Cells, state: TreeState) -> None:
         """Go on from a restored state."""

@@ -30,6 +30,13 @@ def local(tensor: Tensor) -> Tensor:
     return found
 
 
+def local_grad(grad: Tensor, param: Tensor) -> Tensor:
+    """What this process has of a parameter's gradient, which tensor parallelism may have left divided otherwise."""
+    if is_divided(grad) and grad.placements != param.placements:  # type: ignore[attr-defined]
+        grad = grad.redistribute(placements=param.placements)  # type: ignore[attr-defined]
+    return local(grad)
+
+
 @dataclass(frozen=True)
 class Piece:
     """What this process has of one parameter.
@@ -178,7 +185,7 @@ class LocalState(dict[str, Any]):
         self._whole[name] = self._shards.wrap(self._slot, value) if fits else value
 
 
-def find(groups: Sequence[Mapping[str, Any]]) -> Shards | None:
+def find_shards(groups: Sequence[Mapping[str, Any]]) -> Shards | None:
     """How the parameters of these param groups are divided; None if none of them is."""
     if "torch.distributed.tensor" not in sys.modules:
         return None

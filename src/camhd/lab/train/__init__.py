@@ -8,7 +8,7 @@ processes that share a run do together.
 
 from . import own
 from .job import Job, again, open_data, prepare
-from .parallel import leads
+from .parallel import check_started, leads
 from .run import execute, train
 from .settings import Settings
 from .watch import Progress, Watcher
@@ -19,6 +19,7 @@ __all__ = [
     "Settings",
     "Watcher",
     "again",
+    "check_started",
     "execute",
     "leads",
     "open_data",

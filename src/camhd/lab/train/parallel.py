@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ... import Optimizer as Learning
+from ...optim import Optimizer as Learning
 from ..choices import choose
 from ..optimizers import Driver
 from .tasks import Tally
@@ -188,6 +188,16 @@ def leads(kind: str | None) -> bool:
     return kind is None or int(os.environ.get("RANK", "0")) == 0
 
 
+def check_started(kind: str | None) -> None:
+    """Refuse to train the same run in each of several processes."""
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if kind is None and started > 1 and "LOCAL_RANK" in os.environ:
+        raise ValueError(
+            f"torchrun has started {started} processes, but 'parallel' does not say how they share the run; "
+            "give ddp or fsdp, or start one process."
+        )
+
+
 @contextmanager
 def team(kind: str | None, device: str) -> Iterator[Alone]:
     """The processes that share a run; a context manager, at the end of which they part.
@@ -196,13 +206,7 @@ def team(kind: str | None, device: str) -> Iterator[Alone]:
         kind: None for a run in one process, "ddp" or "fsdp".
         device: as torch calls it.
     """
-    started = int(os.environ.get("WORLD_SIZE", "1"))
     if kind is None:
-        if started > 1 and "LOCAL_RANK" in os.environ:
-            raise ValueError(
-                f"torchrun has started {started} processes, but 'parallel' does not say how they share the run; "
-                "give ddp or fsdp, or start one process."
-            )
         yield Alone()
         return
     choose("parallel", kind, KINDS)

@@ -174,7 +174,7 @@ def _train(job: Job, record: Record, watcher: Watcher, checkpoint_seconds: float
         watcher.begun(loop)
         status = loop.run()
         record.finish(_result(status, loop, team))
-        run = team.tell(record.run())
+        run: Run = team.tell(record.run())
         watcher.ended(run)
         if interrupt:
             interrupt.raise_now()
