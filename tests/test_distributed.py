@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 
 import camhd
-from camhd import Adam, Optimizer
+from camhd import Adam, Optimizer, report
 from processes import in_processes
 from sharded import alone, assert_close, batch, here, learned, network, recurrent, train, whole
 from sharded_cases import (
@@ -55,6 +55,7 @@ def two(folder: Path) -> None:
     rates_kept_here_and_everywhere()
     gradients_divided_otherwise()
     wrapped()
+    readings()
     refusals()
 
 
@@ -250,6 +251,21 @@ def wrapped() -> None:
         return camhd.wrap(inner, model=model, levels=UNITS, hyper_lr=1e-4, combine_lr=1e-3, **options)
 
     as_in_one_process(make)
+
+
+def readings() -> None:
+    """Each process reads the rates that it keeps; asked for the whole, all of them read those of one process."""
+    optimizer, reference = (Adam(model, levels=(*UNITS, "parameter")) for model in (shard(network()), network()))
+    names, found = report.groups(optimizer, 1000), report.snapshot(optimizer, 1000)
+    assert {level: len(some or []) for level, some in names.items()} == {k: v["count"] for k, v in found.items()}
+    everywhere: list[Any] = [None, None]
+    dist.all_gather_object(everywhere, [*names["unit"], *names["parameter"]])
+    wanted = report.groups(reference, 1000)
+    assert sorted(everywhere[0] + everywhere[1]) == sorted([*wanted["unit"], *wanted["parameter"]])
+    assert report.groups(optimizer, 1000, whole=True) == wanted
+    assert report.snapshot(optimizer, 1000, whole=True) == report.snapshot(reference, 1000)
+    assert "(here)" in repr(optimizer)
+    assert "divided over processes" in repr(optimizer)
 
 
 def refusals() -> None:

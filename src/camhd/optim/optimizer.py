@@ -74,7 +74,6 @@ class Optimizer(torch.optim.Optimizer):
             model, params = params, params.named_parameters()
         self._owners = None if model is None else owners_of(model)
         super().__init__(params, defaults)
-        self._shards: Shards | None = None
         layout = self._lay_out()
         betas = [self._rates_of(self.param_groups[0]).beta(name) for name in layout.names]
         config.combine.check(layout.names, betas)
@@ -134,7 +133,7 @@ class Optimizer(torch.optim.Optimizer):
             self._optimizer_load_state_dict_pre_hooks = hooks
 
     def __getstate__(self) -> dict[str, Any]:
-        ours = {name: getattr(self, name) for name in ("rule", "config", "tree", "backend", "_owners", "_shards")}
+        ours = {name: getattr(self, name) for name in ("rule", "config", "tree", "backend", "_owners")}
         return {**super().__getstate__(), **ours}
 
     # ------------------------------------------------------------------ reading
@@ -144,12 +143,19 @@ class Optimizer(torch.optim.Optimizer):
         assert self.tree is not None
         return self.tree
 
+    @property
+    def _shards(self) -> Shards | None:
+        """How the parameters are divided over processes, if they are."""
+        divided = self._tree.cells.divided
+        return None if divided is None else divided.shards
+
     def rates(self) -> dict[str, Any]:
         """The learned rates now, by level and name, root first.
 
         One number for each global, group, block, layer or gate; a tensor for the units of a layer and
-        for the scalars of a parameter. What a scheduler or `decay` make of them is not included. A rate
-        that param groups of different lr share is given as it is for the optimizer's own lr.
+        for the scalars of a parameter (a DTensor, where the parameter is one). What a scheduler or `decay`
+        make of them is not included. A rate that param groups of different lr share is given as it is for
+        the optimizer's own lr.
         """
         return self._tree.rates(self._group_rates())
 
@@ -237,7 +243,8 @@ class Optimizer(torch.optim.Optimizer):
             grads=[_real(p.grad) for _, p in params if p.grad is not None],
             states=[self.state[p] for _, p in params],
         )
-        return batch if self._shards is None else self._parts_of(batch, self._shards)
+        shards = self._shards
+        return batch if shards is None else self._parts_of(batch, shards)
 
     def _parts_of(self, batch: Batch, shards: Shards) -> Batch:
         """This process's parts of parameters, gradients and states that are divided over several."""
@@ -264,9 +271,9 @@ class Optimizer(torch.optim.Optimizer):
 
     def _lay_out(self) -> Layout:
         """Who shares a rate with whom; of parameters that are divided over processes, this process's part."""
-        self._shards = find_shards(self.param_groups)
+        shards = find_shards(self.param_groups)
         layout = lay_out(self.config.levels, slots_of(self.param_groups, self._owners))
-        return layout if self._shards is None else localize(layout, self._shards)
+        return layout if shards is None else localize(layout, shards)
 
 
 def _real(tensor: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..baselines import L4
-from ..levels import Family
+from ..levels import Layout
 from ..optim import Optimizer
 from .summary import summarize
 
@@ -80,18 +80,12 @@ def groups(
     layout = optimizer.tree.layout.whole if whole else optimizer.tree.layout
     found: dict[str, list[str] | None] = {}
     for level, partition in enumerate(layout.partitions):
-        small = partition.count <= limit
-        families = sorted(partition.families, key=lambda family: family.start)  # as the rates lie
-        names = None
-        if small:
-            names = [name for family in families for name in _names(family, layout.members(level, family))]
-        found[partition.level.name] = ["global"] if names == [""] else names
+        found[partition.level.name] = _of_level(layout, level) if partition.count <= limit else None
     if layout.leaf is not None:
+        sizes = [slot.numel for slot in layout.whole.slots]
         small = sum(slot.numel for slot in layout.slots) <= limit
-        names = None
-        if small:
-            names = [name for slot in layout.slots for name in _members(slot.name, layout.scalars(slot.index))]
-        found[layout.leaf.name] = names
+        names = [_members(slot.name, layout.scalars(slot.index), sizes[slot.index]) for slot in layout.slots if small]
+        found[layout.leaf.name] = [name for some in names for name in some] if small else None
     return found
 
 
@@ -148,11 +142,17 @@ def _plain_rates(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
     return [float(value) * float(d) * factor for value, d in values if value is not None]
 
 
-def _names(family: Family, members: Sequence[int]) -> list[str]:
-    if family.labels:
-        return [f"{family.name}.{label}" for label in family.labels]
-    return _members(family.name, members)
+def _of_level(layout: Layout, level: int) -> list[str]:
+    """The names of a level's groups, as their rates lie."""
+    pairs = zip(layout.partitions[level].families, layout.whole.partitions[level].families, strict=True)
+    names: list[str] = []
+    for family, whole in sorted(pairs, key=lambda pair: pair[0].start):
+        if family.labels:
+            names += [f"{family.name}.{label}" for label in family.labels]
+        else:
+            names += _members(family.name, layout.members(level, family), whole.count)
+    return ["global"] if names == [""] else names
 
 
-def _members(name: str, members: Sequence[int]) -> list[str]:
-    return [name] if list(members) == [0] else [f"{name}[{i}]" for i in members]
+def _members(name: str, members: Sequence[int], count: int) -> list[str]:
+    return [name for _ in members] if count == 1 else [f"{name}[{i}]" for i in members]

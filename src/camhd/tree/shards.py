@@ -94,7 +94,7 @@ class Shards:
         here = coordinate(self.mesh, name)
         counted = all(here[at] == 0 for at in self._dims if dims.get(at) is None)
         if like is None:
-            return Piece((None,) * param.dim(), counted)
+            return Piece((None,) * (param.dim() + param.is_complex()), counted)  # complex ones are pairs of reals
         index = places(like)
         found = tuple(size if at is None else len(at) for size, at in zip(like.shape, index, strict=True))
         if found != tuple(local(like).shape):
