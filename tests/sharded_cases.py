@@ -14,7 +14,8 @@ import camhd
 from camhd import AdaBound, Adam, AdamW, Optimizer, combine, levels
 from sharded import alone, assert_close, learned, network, train
 
-EXACT = 1e-10  # of float64, after thirty steps of sums in another order
+EXACT = 1e-10  # of float64, after some steps of sums in another order
+STEPS = 12
 UNITS = ("global", "layer", "unit")
 LEARNING = {"lr": 1e-2, "hyper_lr": 1e-4, "combine_lr": 1e-3}
 
@@ -81,17 +82,18 @@ def foreach(make: Callable[..., Optimizer], model: nn.Module) -> Optimizer:
 def as_in_one_process(
     make: Callable[..., Optimizer],
     build: Callable[[], nn.Module] = network,
-    divide: Callable[..., Any] = shard,
+    divide: Callable[..., Any] = shard_at_once,
     copies: int = 1,
 ) -> None:
     """`copies`: how many processes in a row work on the same examples."""
     model = build()
     divide(model)
     optimizer = make(model)
-    for _ in train(model, optimizer, range(30), dist.get_rank() // copies, dist.get_world_size() // copies):
+    for _ in train(model, optimizer, range(STEPS), dist.get_rank() // copies, dist.get_world_size() // copies):
         pass
-    wanted = alone(partial(foreach, make), 30, build)
-    assert_close(learned(model, optimizer), learned(*wanted), EXACT)
+    found = learned(model, optimizer)
+    if dist.get_rank() == 0:
+        assert_close(found, learned(*alone(partial(foreach, make), STEPS, build)), EXACT)
     shared_alike(optimizer)
 
 

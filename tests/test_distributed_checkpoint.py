@@ -15,7 +15,7 @@ from torch import nn
 from camhd import Adam, Optimizer
 from processes import in_processes
 from sharded import alone, assert_close, here, learned, network, train
-from sharded_cases import CASES, LEARNING, UNITS, foreach, shard
+from sharded_cases import CASES, LEARNING, UNITS, foreach, shard_at_once
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed"),
@@ -26,11 +26,17 @@ NAMES = ("sgd", "adamw", "five levels", "multiplicative", "groups", "network")
 BEFORE, AFTER = 6, 12
 
 
+def sharded() -> nn.Module:
+    model = network()
+    shard_at_once(model)
+    return model
+
+
 def fresh(name: str) -> tuple[nn.Module, Optimizer]:
     """Divided over the group, if there is one, with other weights than at the start."""
     model = network()
     if dist.is_initialized():
-        shard(model)
+        shard_at_once(model)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(1)
@@ -67,7 +73,7 @@ def two(folder: Path, path: Path) -> None:
     import torch.distributed.checkpoint as dcp
 
     for name in NAMES:
-        model = shard(network())
+        model = sharded()
         optimizer = CASES[name](model)
         here(model, optimizer, range(BEFORE))
         dcp.save(dcp_state(model, optimizer), checkpoint_id=path / name)
@@ -98,7 +104,7 @@ def full_state_dicts() -> None:
     )
 
     reference, single = alone(partial(foreach, CASES["five levels"]), BEFORE)
-    model = shard(network())
+    model = sharded()
     optimizer = CASES["five levels"](model)
     optimizer.load_state_dict(single.state_dict())
     found, wanted = learned(model, optimizer), learned(reference, single)
@@ -134,7 +140,7 @@ def flattened() -> None:
         set_optimizer_state_dict,
     )
 
-    model = shard(network())
+    model = sharded()
     optimizer = Adam(model, levels=UNITS, **LEARNING)
     here(model, optimizer, range(2))
     options = StateDictOptions(flatten_optimizer_state_dict=True)
