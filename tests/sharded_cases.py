@@ -95,6 +95,16 @@ def as_in_one_process(
     if dist.get_rank() == 0:
         assert_close(found, learned(*alone(partial(foreach, make), STEPS, build)), EXACT)
     shared_alike(optimizer)
+    parts_are_taken_as_torch_takes_them(optimizer)
+
+
+def parts_are_taken_as_torch_takes_them(optimizer: Optimizer) -> None:
+    """What a process takes of a whole tensor, from a checkpoint for example, is what it has of the parameter."""
+    shards = optimizer._shards
+    assert shards is not None
+    for slot, like in enumerate(shards.likes):
+        if like is not None:
+            assert torch.equal(shards.pieces[slot].take(like.full_tensor()), like.to_local())
 
 
 def shared_alike(optimizer: Optimizer) -> None:
