@@ -1,9 +1,9 @@
 """torch.distributed.checkpoint: saved by some number of processes, loaded by another.
 
-    torchrun --nproc-per-node=2 examples/distributed_checkpoint.py --folder checkpoint
-    torchrun --nproc-per-node=3 examples/distributed_checkpoint.py --folder checkpoint
+    torchrun --nproc-per-node=2 examples/distributed_checkpoint.py --to first
+    torchrun --nproc-per-node=3 examples/distributed_checkpoint.py --from first --to second
 
-The first command trains and saves; the second goes on from there, with learned rates, γ and moments divided anew.
+The second command goes on where the first one stopped, with learned rates, γ and moments divided anew.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def load(folder: Path, model: nn.Module, optimizer: camhd.Optimizer) -> None:
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
-def work(folder: Path, steps: int) -> camhd.Optimizer:
-    """Train, from the checkpoint if there is one, and save; the group of processes must be there."""
+def work(source: Path | None, target: Path, steps: int) -> camhd.Optimizer:
+    """Train, from a checkpoint if one is given, and save; the group of processes must be there."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 33), nn.Tanh(), nn.Linear(33, 1))
     fully_shard(model)
     optimizer = camhd.Adam(model, lr=1e-2, levels=("global", "layer", "unit"), hyper_rule="multiplicative")
-    if folder.exists():
-        load(folder, model, optimizer)
+    if source is not None:
+        load(source, model, optimizer)
     if dist.get_rank() == 0:
         print(f"begins with the rate {optimizer.rates()['global']:.6f} and the weights {optimizer.combination()}")
     numbers = torch.Generator().manual_seed(dist.get_rank())
@@ -56,8 +56,7 @@ def work(folder: Path, steps: int) -> camhd.Optimizer:
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), x.sin().sum(1, keepdim=True)).backward()
         optimizer.step()
-    dist.barrier()  # nobody writes before all have looked whether there is something to read
-    save(folder, model, optimizer)
+    save(target, model, optimizer)
     if dist.get_rank() == 0:
         print(f"ends with the rate {optimizer.rates()['global']:.6f}")
     return optimizer
@@ -66,11 +65,12 @@ def work(folder: Path, steps: int) -> camhd.Optimizer:
 def main() -> None:
     """For torchrun."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--from", dest="source", type=Path, default=None)
+    parser.add_argument("--to", dest="target", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=50)
     chosen = parser.parse_args()
     dist.init_process_group("gloo")  # "nccl" on GPUs
-    work(chosen.folder, chosen.steps)
+    work(chosen.source, chosen.target, chosen.steps)
     dist.destroy_process_group()
 
 

@@ -32,8 +32,8 @@ def all_three(folder: Path) -> dict[str, Any]:
     uneven = example("ddp").work(2)
     divided = example("fsdp").work(30)
     saving = example("distributed_checkpoint")
-    first = saving.work(folder / "checkpoint", 3)
-    again = saving.work(folder / "checkpoint", 0)  # goes on from what the first one saved
+    first = saving.work(None, folder / "first", 3)
+    again = saving.work(folder / "first", folder / "second", 0)
     return {
         "uneven": [uneven.rates()["global"], uneven.combination(), uneven.rates()["unit"]["0"].tolist()],
         "rows": len(divided.rates()["unit"]["0"].to_local()),
