@@ -11,6 +11,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def _enter(rank: int, count: int, folder: str, function: Callable[..., Any], arg
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     store = dist.FileStore(os.path.join(folder, "store"), count)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+    patience = timedelta(minutes=5)  # for another process; a test must not hang
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=patience)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = function(Path(folder), *args)
