@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
@@ -37,7 +38,11 @@ def in_processes(count: int, function: Callable[..., Any], *args: Any) -> list[A
     multiprocessing.set_forkserver_preload(PRELOAD)
     with tempfile.TemporaryDirectory() as folder:
         where = (count, folder, function, args)
-        mp.start_processes(_enter, where, nprocs=count, start_method="forkserver")
+        try:
+            mp.start_processes(_enter, where, nprocs=count, start_method="forkserver")
+        except mp.ProcessExitedException:
+            told = [file.read_text() for file in sorted(Path(folder).glob("failure*"))]
+            raise AssertionError("\n".join(told) or "a process ended without a word") from None
         return [torch.load(Path(folder) / f"result{rank}", weights_only=False) for rank in range(count)]
 
 
@@ -47,9 +52,13 @@ def _enter(rank: int, count: int, folder: str, function: Callable[..., Any], arg
     store = dist.FileStore(os.path.join(folder, "store"), count)
     patience = timedelta(minutes=5)  # for another process; a test must not hang
     dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=patience)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = function(Path(folder), *args)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = function(Path(folder), *args)
+    except BaseException:
+        Path(folder, f"failure{rank}").write_text(f"process {rank}: {traceback.format_exc()}")
+        os._exit(1)  # at once, without waiting for messages that will not come
     torch.save(result, os.path.join(folder, f"result{rank}"))
     dist.barrier()
     dist.destroy_process_group()
