@@ -77,10 +77,13 @@ class Plan:
 
     def reduced(self, scale: str) -> list[str]:
         """What a scale does differently from the paper, in words."""
-        found = []
+        found: dict[str, list[str]] = {}
         for paper, grid in zip(self.grids, self.at(scale), strict=True):
             different = differences(paper, grid)
             if different:
-                where = f"{grid.name}: " if len(self.grids) > 1 else ""
-                found.append(f"{where}{'; '.join(different)}.")
-        return found
+                found.setdefault("; ".join(different), []).append(grid.name)
+        everywhere = [list(found.values()) == [[grid.name for grid in self.grids]]] * len(found)
+        return [
+            f"{words}." if all_of_them else f"{', '.join(grids)}: {words}."
+            for (words, grids), all_of_them in zip(found.items(), everywhere, strict=True)
+        ]

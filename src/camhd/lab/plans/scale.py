@@ -9,6 +9,7 @@ from typing import Any
 from .grid import Grid, Method, Problem
 
 SCALES = ("smoke", "cpu", "paper")
+MANY = 4  # more than these are counted and not named
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def differences(paper: Grid, grid: Grid) -> list[str]:
                 changed.setdefault((before, after), []).append(problem.title)
         for (before, after), titles in changed.items():
             where = "" if len(titles) == len(grid.problems) else f" ({', '.join(titles)})"
-            found.append(words.format(before=_shown(name, before), after=_shown(name, after)) + where)
+            said = words.format(before=_shown(name, before), after=_shown(name, after))
+            found.append(said.replace("1 epochs ", "1 epoch ") + where if after == 1 else said + where)
     schedules = {one.label: one.schedule for one in paper.methods}
     found += list(
         dict.fromkeys(
@@ -116,6 +118,8 @@ _WORDS = {
 
 def _left_out(what: str, all_of_them: Sequence[str], kept: Sequence[str]) -> list[str]:
     missing = [name for name in all_of_them if name not in kept]
+    if len(missing) > MANY:
+        return [f"{len(kept)} of {len(all_of_them)} {what}s"]
     return [f"without the {what}{'s' * (len(missing) > 1)} {', '.join(missing)}"] if missing else []
 
 
