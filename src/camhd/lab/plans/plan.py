@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the paper (or of the poster): mean and standard error, in the unit of the records."""
+    """A number of the paper (or of the poster).
+
+    Args:
+        problem: the title of the problem.
+        method: the label of the method.
+        mean: in the unit of the records (0.9812, not 98.12).
+        error: its standard error, if it is known.
+        metric: what it is.
+    """
 
     problem: str
     method: str
     mean: float
     error: float = float("nan")
+    metric: str = "valid_accuracy"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ class Change:
         schedules: the paper's schedule to another.
         augment: False for none.
         dtype: of all problems.
-        stop_loss: at which runs stop.
     """
 
     seeds: int | None = None
@@ -42,7 +41,6 @@ class Change:
     schedules: Mapping[str, str] = field(default_factory=dict)
     augment: bool = True
     dtype: str | None = None
-    stop_loss: float | None = None
 
     def apply(self, grid: Grid) -> Grid:
         """The grid at this scale."""
@@ -53,7 +51,6 @@ class Change:
             problems=tuple(problems),
             methods=tuple(methods),
             seeds=self.seeds or grid.seeds,
-            stop_loss=grid.stop_loss if self.stop_loss is None else self.stop_loss,
         )
 
     def _problem(self, problem: Problem) -> Problem:
@@ -80,8 +77,6 @@ def differences(paper: Grid, grid: Grid) -> list[str]:
     found = []
     if grid.seeds != paper.seeds:
         found.append(f"{grid.seeds} seed{'s' * (grid.seeds != 1)} instead of {paper.seeds}")
-    if grid.stop_loss != paper.stop_loss:
-        found.append(f"the loss to reach is {grid.stop_loss} instead of {paper.stop_loss}")
     found += _left_out("problem", [one.title for one in paper.problems], [one.title for one in grid.problems])
     found += _left_out("method", [one.label for one in paper.methods], [one.label for one in grid.methods])
     originals = {one.title: one for one in paper.problems}
