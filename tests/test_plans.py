@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from camhd.lab import optimizers, plans
-from camhd.lab.plans import ffnn, hd, lenet, resnet
+from camhd.lab.plans import ffnn, hd, lenet, pages, resnet
 from camhd.lab.plans.grid import Grid, Method, Problem, key, key_of
 from camhd.lab.plans.numbering import PRINTED
+from camhd.lab.plans.reading import results
 from camhd.lab.plans.scale import SCALES, Change, differences
 from camhd.lab.sweep.preparing import job_of
 
@@ -97,6 +98,26 @@ def test_the_posters_table_has_six_rates_and_six_betas_for_three_rules():
     assert numbers["SGD", hd.learned("SGD", 1e-6, 1e-3)] == 153
     assert numbers["Adam", hd.plain("Adam", 0.01)] == 34
     assert {numbers["Adam", hd.learned("Adam", rate, 1e-5)] for rate in hd.RATES[1:]} == {30}
+
+
+def test_only_accuracies_stand_beside_accuracies_in_the_tables_of_runs(tmp_path):
+    counts = {}
+    for name, scale in (("ffnn", "cpu"), ("ffnn", "smoke"), ("hd", "cpu"), ("resnet", "cpu"), ("resnet", "paper")):
+        counts[name, scale] = len(pages.study(results(plans.find(name), scale, tmp_path)).published)
+    # On another network or on other data the paper's number is no number for these runs.
+    assert counts == {
+        ("ffnn", "cpu"): 12,
+        ("ffnn", "smoke"): 0,
+        ("hd", "cpu"): 0,
+        ("resnet", "cpu"): 0,
+        ("resnet", "paper"): 14,
+    }
+
+
+def test_every_task_of_a_report_has_a_name_of_its_own(tmp_path):
+    for plan in plans.PLANS.values():
+        names = [task.name for task in results(plan, "paper", tmp_path).tasks.values()]
+        assert len(names) == len(set(names))
 
 
 # What a scale changes

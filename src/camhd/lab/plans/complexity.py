@@ -47,7 +47,7 @@ def _time(found: Results) -> Section:
     columns = [
         Column("what", "Network, batch, levels", numeric=False),
         Column("train", "Forward and backward"),
-        Column("adam", "Adam's step"),
+        Column("adam", "Adam's step", "Torch's own, fused."),
         Column("cam", "CAM-HD's step"),
         Column("share", "Extra, % of a training step", "(CAM-HD − Adam) / (forward + backward + Adam); quartiles."),
         Column("formula", "Paper's formula, %", "Extra operations over multiplications of a forward pass."),
@@ -64,10 +64,7 @@ def _time(found: Results) -> Section:
                     Cell(duration(values[f"{part}_seconds"]["median"]), values[f"{part}_seconds"]["median"])
                     for part in ("train", "adam", "cam")
                 ),
-                Cell(
-                    f"{100 * share['median']:.1f} ({100 * share['low']:.1f} … {100 * share['high']:.1f})",
-                    share["median"],
-                ),
+                Cell(_spread(share), share["median"]),
                 Cell(f"{100 * predicted:.3g}", predicted),
             ]
         )
@@ -78,6 +75,12 @@ def _time(found: Results) -> Section:
         "the network: one over the batch size for a feed-forward network, far less for a convolutional one."
     )
     return Section(f"Time: {said('Sec:5.5.3')}", (text,), [Table("Time of a training step", columns, rows, note)])
+
+
+def _spread(share: dict[str, float]) -> str:
+    """In percent, with its quartiles."""
+    middle, low, high = (f"{100 * share[name]:.1f}".replace("-", "−") for name in ("median", "low", "high"))
+    return f"{middle} ({low} … {high})"
 
 
 def _space(found: Results) -> Section:

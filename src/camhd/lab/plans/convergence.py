@@ -97,9 +97,9 @@ def _descent(found: Results) -> Section:
         if _of_descent(found, limit)
     ]
     text = (
-        "A convex function whose gradient is bounded, τ = exp(−0.02 t). With α∞ below 1/L every start "
-        "converges, as the "
-        "theorem says; with α∞ = 2.5/L, where the theorem says nothing, none does."
+        "A convex function whose gradient is bounded, τ = exp(−0.02 t). Below α∞ = 1/L the theorem promises "
+        "convergence from "
+        "any start; about α∞ = 2.5/L it says nothing, and those runs are here to compare with."
     )
     return Section(f"Gradient descent: {said('thm:2')}", (text,), (), charts)
 

@@ -21,7 +21,7 @@ CLASSES = 10
 
 
 def cost(model: str, data: str, batch: int, levels: list[str], budget: float, threads: int = 1) -> dict[str, Any]:
-    """Adam and Adam-CAM-HD over a network: time of a step, bytes of state, and what the paper's formulas say.
+    """Torch's fused Adam and Adam-CAM-HD over a network: time, bytes of state, and what the paper's formulas say.
 
     Args:
         model: as `camhd train` takes it.
@@ -44,7 +44,7 @@ def cost(model: str, data: str, batch: int, levels: list[str], budget: float, th
         train()
         operations = multiplications(network, images[:1])
         drivers = {
-            "adam": optimizers.build("adam", network),
+            "adam": optimizers.build("adam", network, {"fused": True}),
             "cam": optimizers.build("adam-cam-hd-2", network, {"levels": tuple(levels)}),
         }
         steps = [partial(_step, driver) for driver in drivers.values()]

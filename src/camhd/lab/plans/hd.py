@@ -79,12 +79,12 @@ def _published() -> tuple[Number, ...]:
     found = []
     for family in FAMILIES:
         found += [
-            Number(family, plain(family, rate), float(steps))
+            Number(family, plain(family, rate), float(steps), metric="steps")
             for rate, steps in zip(RATES, PLAIN[family], strict=True)
             if steps is not None
         ]
         found += [
-            Number(family, learned(family, rate, beta), float(steps))
+            Number(family, learned(family, rate, beta), float(steps), metric="steps")
             for rate, row in zip(RATES, LEARNED[family], strict=True)
             for beta, steps in zip(BETAS, row, strict=True)
         ]

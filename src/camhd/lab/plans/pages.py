@@ -107,6 +107,6 @@ def _published(found: Results) -> list[Published]:
             rows += [
                 Published(task.model, task.data, number.method, number.mean, number.error, found.plan.source)
                 for number in found.plan.published
-                if number.problem == title
+                if number.problem == title and number.metric == "valid_accuracy"
             ]
     return rows

@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the paper (or of the poster): mean and standard error, in the unit of the records."""
+    """A number of the paper (or of the poster).
+
+    Args:
+        problem: the title of the problem.
+        method: the label of the method.
+        mean: in the unit of the records (0.9812, not 98.12).
+        error: its standard error, if it is known.
+        metric: what it is.
+    """
 
     problem: str
     method: str
     mean: float
     error: float = float("nan")
+    metric: str = "valid_accuracy"
 
 
 @dataclass(frozen=True)
@@ -77,10 +86,13 @@ class Plan:
 
     def reduced(self, scale: str) -> list[str]:
         """What a scale does differently from the paper, in words."""
-        found = []
+        found: dict[str, list[str]] = {}
         for paper, grid in zip(self.grids, self.at(scale), strict=True):
             different = differences(paper, grid)
             if different:
-                where = f"{grid.name}: " if len(self.grids) > 1 else ""
-                found.append(f"{where}{'; '.join(different)}.")
-        return found
+                found.setdefault("; ".join(different), []).append(grid.name)
+        everywhere = [list(found.values()) == [[grid.name for grid in self.grids]]] * len(found)
+        return [
+            f"{words}." if all_of_them else f"{', '.join(grids)}: {words}."
+            for (words, grids), all_of_them in zip(found.items(), everywhere, strict=True)
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +76,13 @@ class Results:
 def results(plan: Plan, scale: str, folder: str | Path) -> Results:
     """Read the records of a plan; those of other plans and scales that lie there are left alone."""
     grids = plan.at(scale)
-    tasks = {(grid.name, one.title): Task(one.model, one.data, "full", title=one.title) for grid, one in _cells(grids)}
+    often = Counter(problem.title for _, problem in _cells(grids))
+    tasks = {
+        (grid.name, one.title): Task(
+            one.model, one.data, "full", title=one.title if often[one.title] == 1 else f"{one.title}, {grid.name}"
+        )
+        for grid, one in _cells(grids)
+    }
     places = _places(grids, tasks)
     problems: list[Entry] = []
     for entry in sorted(entries(folder), key=lambda one: (int(one.config.get("seed", 0)), one.where)):

@@ -9,6 +9,7 @@ from typing import Any
 from .grid import Grid, Method, Problem
 
 SCALES = ("smoke", "cpu", "paper")
+MANY = 4  # more than these are counted and not named
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,6 @@ class Change:
         schedules: the paper's schedule to another.
         augment: False for none.
         dtype: of all problems.
-        stop_loss: at which runs stop.
     """
 
     seeds: int | None = None
@@ -41,7 +41,6 @@ class Change:
     schedules: Mapping[str, str] = field(default_factory=dict)
     augment: bool = True
     dtype: str | None = None
-    stop_loss: float | None = None
 
     def apply(self, grid: Grid) -> Grid:
         """The grid at this scale."""
@@ -52,7 +51,6 @@ class Change:
             problems=tuple(problems),
             methods=tuple(methods),
             seeds=self.seeds or grid.seeds,
-            stop_loss=grid.stop_loss if self.stop_loss is None else self.stop_loss,
         )
 
     def _problem(self, problem: Problem) -> Problem:
@@ -79,8 +77,6 @@ def differences(paper: Grid, grid: Grid) -> list[str]:
     found = []
     if grid.seeds != paper.seeds:
         found.append(f"{grid.seeds} seed{'s' * (grid.seeds != 1)} instead of {paper.seeds}")
-    if grid.stop_loss != paper.stop_loss:
-        found.append(f"the loss to reach is {grid.stop_loss} instead of {paper.stop_loss}")
     found += _left_out("problem", [one.title for one in paper.problems], [one.title for one in grid.problems])
     found += _left_out("method", [one.label for one in paper.methods], [one.label for one in grid.methods])
     originals = {one.title: one for one in paper.problems}
@@ -92,7 +88,8 @@ def differences(paper: Grid, grid: Grid) -> list[str]:
                 changed.setdefault((before, after), []).append(problem.title)
         for (before, after), titles in changed.items():
             where = "" if len(titles) == len(grid.problems) else f" ({', '.join(titles)})"
-            found.append(words.format(before=_shown(name, before), after=_shown(name, after)) + where)
+            said = words.format(before=_shown(name, before), after=_shown(name, after))
+            found.append(said.replace("1 epochs ", "1 epoch ") + where if after == 1 else said + where)
     schedules = {one.label: one.schedule for one in paper.methods}
     found += list(
         dict.fromkeys(
@@ -116,6 +113,8 @@ _WORDS = {
 
 def _left_out(what: str, all_of_them: Sequence[str], kept: Sequence[str]) -> list[str]:
     missing = [name for name in all_of_them if name not in kept]
+    if len(missing) > MANY:
+        return [f"{len(kept)} of {len(all_of_them)} {what}s"]
     return [f"without the {what}{'s' * (len(missing) > 1)} {', '.join(missing)}"] if missing else []
 
 

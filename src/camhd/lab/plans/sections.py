@@ -80,9 +80,7 @@ def distance(ours: Summary, theirs: Summary) -> float:
 def as_published(found: Results, problem: Problem) -> bool:
     """Whether model and data are the paper's own: numbers of other problems are not compared."""
     originals = [one for grid in found.plan.grids for one in grid.problems if one.title == problem.title]
-    return any(
-        (one.model, one.data.partition(":")[0]) == (problem.model, problem.data.partition(":")[0]) for one in originals
-    )
+    return any((one.model, one.data) == (problem.model, problem.data) for one in originals)
 
 
 def _mark(rows: list[list[Cell]], column: int) -> None:

@@ -53,7 +53,8 @@ class Study:
         """How much there is, and from when."""
         days = sorted({run.started[:10] for method in self.methods for run in method.runs if run.started})
         counts = [(self.runs, "run"), (len(self.methods), "method"), (len(self.tasks), "task")]
-        words = [f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in counts]
+        words = [f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in counts if count]
+        words = words or ["no training runs"]
         return " · ".join([*words, *([" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [])])
 
 
