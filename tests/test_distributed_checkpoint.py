@@ -110,6 +110,7 @@ def full_state_dicts() -> None:
     found, wanted = learned(model, optimizer), learned(reference, single)
     for part in ("rates", "combination", "state"):
         assert_close(found[part], wanted[part], 0.0)
+    assert all(hasattr(v, "full_tensor") for p in model.parameters() for v in optimizer.state[p].values() if v.dim())
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     gathered = get_optimizer_state_dict(model, optimizer, options=options)
     assert ("state" in gathered) == (dist.get_rank() == 0)
