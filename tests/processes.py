@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import tempfile
 import traceback
 import warnings
@@ -48,6 +49,7 @@ def in_processes(count: int, function: Callable[..., Any], *args: Any) -> list[A
 
 def _enter(rank: int, count: int, folder: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     torch.set_num_threads(1)
     store = dist.FileStore(os.path.join(folder, "store"), count)
     patience = timedelta(minutes=5)  # for another process; a test must not hang

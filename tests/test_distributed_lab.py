@@ -180,7 +180,14 @@ def test_torchrun_trains_and_stops_as_one_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "camhd"]
     command += ["train", *words.split(), "--parallel", "fsdp", "--folder", str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     try:
         deadline = time.monotonic() + 240
         while not any(epochs_of(tmp_path)) and process.poll() is None and time.monotonic() < deadline:
