@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -64,13 +63,6 @@ def broken_once() -> nn.Module:
     if _note("SWEEP_LOG") == 1:
         raise OSError("the disk was away")
     return network()
-
-
-def deadly() -> nn.Module:
-    """Takes its process with it, as compiled code may do."""
-    _note("SWEEP_LOG")
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
 
 
 def leaves() -> nn.Module:

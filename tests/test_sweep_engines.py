@@ -148,25 +148,6 @@ def test_two_sweeps_on_one_folder_do_no_run_twice(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_takes_its_process_with_it_fails_alone(tmp_path):
-    plan = tmp_path / "mixed.json"
-    runs = [{"seed": seed} for seed in range(4)]
-    runs.insert(1, {"model": f"{HERE}/sweep_cases.py:deadly"})
-    names = {"model": f"{HERE}/sweep_cases.py:network", "data": f"{HERE}/sweep_cases.py:points", "epochs": 2}
-    plan.write_text(json.dumps({**names, "runs": runs}))
-    log = tmp_path / "log"
-    process = start(plan, tmp_path / "runs", "--workers", "2", "--retries", "0", "--json", SWEEP_LOG=str(log))
-    out, told = end(process, code=1)
-    found = json.loads(out)
-    assert len(found["finished"]) == 4
-    ((failed),) = found["failed"]
-    assert failed["run"]["model"].endswith(":deadly")
-    assert "ended without a word 2 times, the last time with no other run beside it" in failed["failure"]
-    assert "SIGKILL" in failed["failure"]
-    assert "A worker was lost" in told
-
-
-@pytest.mark.slow
 def test_ctrl_c_stops_all_workers_with_checkpoints(tmp_path):
     plan, folder, gate = write_plan(tmp_path / "long.json", epochs=5000, seeds=1), tmp_path / "runs", Gate(tmp_path)
     gate.let_pass(0)

@@ -124,30 +124,34 @@ def test_a_run_that_cannot_go_on_from_its_checkpoint_begins_again(tmp_path):
 # Stopping and going on
 
 
-class StopAfter(sweep.Watcher):
-    """Sends this process a signal when so many runs have ended."""
+class StopAfterOne(sweep.Watcher):
+    """Sends this process a signal when a run has ended; the next one waits in its midst until all know of it."""
 
-    def __init__(self, count, number):
-        self.left, self.number = count, number
+    def __init__(self, folder, hold, number):
+        self.folder, self.hold, self.number = folder, hold, number
+        hold.write_text("1")
 
     def ended(self, ended):
-        self.left -= 1
-        if self.left == 0:
+        if self.hold.exists():
             os.kill(os.getpid(), self.number)
+
+    def changed(self, standing):
+        if list(self.folder.glob(".sweep/stop.*")):
+            self.hold.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_it_and_the_same_call_goes_on(tmp_path, monkeypatch, number):
+def test_a_signal_stops_it_and_the_same_call_goes_on(tmp_path, monkeypatch, log, number):
     monkeypatch.setattr("camhd.lab.sweep.places.Folder.look_every", 0.01)
-    plan = small(epochs=30, seeds=4)
+    monkeypatch.setenv("SWEEP_HOLD", str(tmp_path / "hold"))
+    plan = small(epochs=30)
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
-        run(plan, tmp_path / "broken", watcher=StopAfter(1, number))
+        run(plan, tmp_path / "broken", watcher=StopAfterOne(tmp_path / "broken", tmp_path / "hold", number))
     assert signal.getsignal(number) is before
-    finished = len(records.load(tmp_path / "broken"))
-    assert 0 < finished < 8
+    assert 1 <= len(list((tmp_path / "broken").glob("*/result.json"))) <= 2
     outcome = run(plan, tmp_path / "broken")
-    assert len(outcome.runs) == 8
+    assert len(outcome.runs) == 4
     run(plan, tmp_path / "unbroken")
     assert all_of(tmp_path / "broken") == all_of(tmp_path / "unbroken")
     assert sorted(path.name for path in (tmp_path / "broken" / ".sweep").iterdir()) == ["claims", "small.json"]
@@ -305,7 +309,7 @@ def test_nobody_sees_half_of_a_run_and_a_broken_transfer_trains_nothing_twice(tm
     assert sent == ["history.jsonl", "result.json", "config.json"] * 2
     assert len(outcome.runs) == 1
     assert log() == 1
-    assert not list((tmp_path / "cache" / "camhd" / "sweeps").glob("*/points-*"))
+    assert not list((tmp_path / "cache" / "camhd" / "sweeps").glob("*/*/points-*"))
 
 
 def test_a_file_url_is_a_folder(tmp_path):
@@ -420,6 +424,32 @@ def test_what_is_in_other_hands_is_no_reason_to_hurry(tmp_path, monkeypatch):
     assert waits == [1.0]
 
 
+def test_a_run_that_kills_its_worker_fails_alone_and_takes_no_other_with_it(tmp_path, monkeypatch):
+    """The engine kills the workers beside it, too, so that nobody knows at first which run it was."""
+    sent = []
+
+    def carry_out(self, tasks, alone=False):
+        sent.append(([task.item.seed for task in tasks], alone))
+        reports = []
+        for number, task in enumerate(tasks):
+            if task.item.seed == 1:
+                for victim in tasks[number : number + 2]:
+                    claim = place(victim.where).claim(victim.config.id, about_me(session=victim.session), victim.after)
+                    os.close(claim._handle)
+                raise OSError("a worker was killed: SIGKILL")
+            reports.append(work.carry_out(task))
+        return reports
+
+    monkeypatch.setattr(engines.Pool, "carry_out", carry_out)
+    outcome = run(small(optimizer="adam", seeds=4), tmp_path / "runs", retries=1)
+    assert sent == [([0, 1, 2, 3], False), ([1, 2, 3], False), ([3], False), ([1], True), ([2], True)]
+    assert [one.config.seed for one in outcome.runs] == [0, 2, 3]
+    ((item, message),) = outcome.failed
+    assert item.seed == 1
+    assert "ended without a word 3 times, the last time with no other run beside it" in message
+    assert message.endswith("OSError: a worker was killed: SIGKILL\n")
+
+
 def test_a_run_that_ends_its_process_is_not_tried_for_ever(tmp_path, log):
     outcome = run([one("leaves"), one("network")], tmp_path / "runs")
     assert len(outcome.done) == 1
@@ -427,14 +457,17 @@ def test_a_run_that_ends_its_process_is_not_tried_for_ever(tmp_path, log):
     assert log() == 3 + 1
 
 
-def test_a_claim_of_a_finished_run_is_tidied_away(tmp_path):
+def test_what_a_worker_left_that_was_killed_at_the_end_of_a_run_is_tidied_away(tmp_path):
     (item,) = small(optimizer="adam", seeds=1).items
     (key,) = run([item], tmp_path / "runs").done
+    whole = all_of(tmp_path / "runs")
     at = place(str(tmp_path / "runs"))
     os.close(at.claim(key, about_me())._handle)
-    assert len(at.claims()) == 1
+    for name in ("lock", "checkpoint.pt", ".result.json.1-a.part"):
+        (tmp_path / "runs" / key / name).touch()
     run([item], tmp_path / "runs")
     assert at.claims() == []
+    assert all_of(tmp_path / "runs") == whole
 
 
 # What is told

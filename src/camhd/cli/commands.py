@@ -17,6 +17,7 @@ from .report import report
 from .reproduce import reproduce
 from .sweep import sweep
 from .train import compare, show_runs, train
+from .tune import tune
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command()(compare)
 app.command()(train)
 app.command()(sweep)
+app.command()(tune)
 app.command("show")(show_runs)
 app.command()(report)
 app.command()(reproduce)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import traceback
@@ -15,7 +16,7 @@ import typer
 from ..lab import data as datasets
 from ..lab import models
 from ..lab.records import RunLockedError
-from ..lab.train import Job, own
+from ..lab.train import Job, leads, own
 
 T = TypeVar("T")
 
@@ -78,6 +79,14 @@ Threads = Annotated[
         help="Threads of the CPU.", show_default="1 for small networks, else torch's choice", rich_help_panel=_TRAINING
     ),
 ]
+Parallel = Annotated[
+    str | None,
+    typer.Option(
+        help="ddp or fsdp: the processes that torchrun has started share the run.",
+        show_default="one process",
+        rich_help_panel=_TRAINING,
+    ),
+]
 RatesEvery = Annotated[
     int | None,
     typer.Option(
@@ -98,11 +107,15 @@ def checked(context: typer.Context, call: Callable[[], T]) -> T:
     try:
         return call()
     except (datasets.DataError, RunLockedError, FileExistsError) as error:
+        if not leads(context.params.get("parallel")):  # the first of the processes that share a run says it
+            raise typer.Exit(1) from None
         print(_in_options(context, str(error)), file=sys.stderr)
         raise typer.Exit(1) from None
     except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
         if _in_own_file(context, error):
             raise
+        if not leads(context.params.get("parallel")):
+            raise typer.Exit(2) from None
         raise typer.BadParameter(_in_options(context, str(error))) from None
 
 
@@ -152,6 +165,8 @@ def same_command(context: typer.Context, *more: str, without: Sequence[str] = ()
     """The command line that was given, to be typed again."""
     as_module = Path(sys.argv[0]).parts[-2:] == ("camhd", "__main__.py")
     words = ["python", "-m", "camhd"] if as_module else ["camhd"]
+    if context.params.get("parallel") is not None:
+        words = ["torchrun", f"--nproc-per-node={os.environ.get('LOCAL_WORLD_SIZE', 2)}", "-m", "camhd"]
     words.append(str(context.info_name))
     for parameter in given(context, *without):
         words += _words(parameter, context.params[parameter.name])

@@ -12,13 +12,13 @@ import numpy as np
 # Sizes and switches.
 KIND, LEAF, COSINE, COMBINE, THREADS, DO, LOOKS_BACK, LEARNS_HERE, OUTCOME = range(9)
 ITEM_COUNT, ROW_COUNT, SLOT_COUNT, CELL_COUNT, GROUP_COUNT, LEVEL_COUNT, RATE_COUNT = range(9, 16)
-CHUNK, WHO = 45, 46  # scalars of a chunk; who reads this
-THREAD_NUMBER, PAUSE = 16, 17  # addresses of C functions: which thread of its team calls; let another thread run
+CHUNK, WHO = 16, 17  # scalars of a chunk; who reads this
+THREAD_NUMBER, PAUSE = 18, 19  # addresses of C functions: which thread of its team calls; let another thread run
 # Addresses of arrays.
-CONTROL, RANGES, ITEMS, PLACES, CONSTANTS, STEPS, MOVED, FIRST, NOW, LAST, SETTINGS = range(18, 29)
-KAPPA, LAST_KAPPA, SUMS, SLOPES, CELLS, RATES, SCALES, BETA, WEIGHTS, LAST_WEIGHTS, SLOPE = range(29, 40)
-FORM, BASE, INDEX, FIRSTS, WORK = range(40, 45)
-LENGTH = 47
+CONTROL, RANGES, ITEMS, PLACES, CONSTANTS, STEPS, MOVED, FIRST, NOW, LAST, SETTINGS = range(20, 31)
+KAPPA, LAST_KAPPA, SUMS, SLOPES, CELLS, RATES, SCALES, BETA, WEIGHTS, LAST_WEIGHTS, SLOPE = range(31, 42)
+FORM, BASE, INDEX, WORK = range(42, 46)
+LENGTH = 46
 
 OBSERVE, LEARN, MOVE = 1, 2, 4  # what to do, in `DO`
 LEADER, HELPER, ONE_OF_A_TEAM = 0, 1, 2  # in `WHO`

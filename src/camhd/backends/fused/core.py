@@ -8,7 +8,7 @@ from numba import carray
 from . import block as at
 from . import kernels as k
 from . import learning as tree
-from . import passes
+from . import passes, tables
 from .jit import kernel, pointer
 
 # What a param group says at one step, by its place in a row of `now` and `last`.
@@ -46,16 +46,16 @@ def _bounds(c, options, t, low, high, slow):
 def _prepare(kind, cosine, gamma_leaf, constants, steps, places, moved, first, now, last, settings):
     """The constants of every slot that takes part: this step's and the last one's. Counts the step."""
     for slot in range(len(places)):
-        if places[slot, passes.ACTIVE] == 0:
+        if places[slot, tables.ACTIVE] == 0:
             continue
-        group = places[slot, passes.GROUP]
+        group = places[slot, tables.GROUP]
         c, new, old, back = constants[slot], now[group], last[group], moved[slot] != 0
         c[k.SIGN], c[k.L2] = new[SIGN], new[L2]
         c[k.DECOUPLED], c[k.DECOUPLED_] = new[DECOUPLED], old[DECOUPLED] if back else 0.0
         c[k.CHAIN], c[k.BETA] = old[LEARNED], new[OWN_BETA] * (1.0 if cosine else gamma_leaf)
         c[k.MIN_LR], c[k.MAX_LR], c[k.COSINE] = settings[MIN_LR], settings[MAX_LR], cosine
         c[k.LEARNS] = back
-        if kind <= passes.NESTEROV:
+        if kind <= tables.NESTEROV:
             c[k.B1], c[k.OMB1], c[k.B2] = new[MU], new[DAMP], new[MU]
             if first[slot]:  # the buffer starts as the gradient itself
                 c[k.B1], c[k.OMB1] = 0.0, 1.0
@@ -79,7 +79,7 @@ def _learn(block, like):
     slots, cells = block[at.SLOT_COUNT], block[at.CELL_COUNT]
     groups, levels = block[at.GROUP_COUNT], block[at.LEVEL_COUNT]
     places, moved = (
-        _table(block, at.PLACES, slots, passes.PLACE_COLUMNS, _WHOLE),
+        _table(block, at.PLACES, slots, tables.PLACE_COLUMNS, _WHOLE),
         _numbers(block, at.MOVED, slots, _BYTE),
     )
     now, settings = _table(block, at.NOW, groups, OPTIONS, _REAL), _numbers(block, at.SETTINGS, 3, _REAL)
@@ -121,8 +121,8 @@ def _finish(block, items, places, moved, settings, like):
     count, combine = block[at.LEVEL_COUNT] + 1, block[at.COMBINE]
     slopes, slope = _numbers(block, at.SLOPES, len(items), _REAL), _numbers(block, at.SLOPE, count, _REAL)
     for item in range(len(items)):
-        slot = items[item, passes.SLOT]
-        if places[slot, passes.ACTIVE] != 0 and moved[slot] != 0:
+        slot = items[item, tables.SLOT]
+        if places[slot, tables.ACTIVE] != 0 and moved[slot] != 0:
             slope[-1] += slopes[item]
     if combine != tree.FIXED and settings[COMBINE_LR] > 0:
         weights = _numbers(block, at.WEIGHTS, count, like)
@@ -142,7 +142,7 @@ def _open(block, control, like):
         gamma_leaf = tree.gammas(weights, block[at.COMBINE])[-1]
     _prepare(
         block[at.KIND], block[at.COSINE], gamma_leaf, _table(block, at.CONSTANTS, slots, k.CONSTANTS, like),
-        _numbers(block, at.STEPS, slots, _STEP), _table(block, at.PLACES, slots, passes.PLACE_COLUMNS, _WHOLE),
+        _numbers(block, at.STEPS, slots, _STEP), _table(block, at.PLACES, slots, tables.PLACE_COLUMNS, _WHOLE),
         _numbers(block, at.MOVED, slots, _BYTE), _numbers(block, at.FIRST, slots, _BYTE),
         _table(block, at.NOW, groups, OPTIONS, _REAL), _table(block, at.LAST, groups, OPTIONS, _REAL),
         _numbers(block, at.SETTINGS, 3, _REAL),
@@ -157,7 +157,7 @@ def _close(block, items, places, moved, like):
     if block[at.LEAF] != 0 and block[at.OUTCOME] == LEARNED_WELL:
         _finish(block, items, places, moved, _numbers(block, at.SETTINGS, 3, _REAL), like)
     for slot in range(len(places)):
-        moved[slot] = places[slot, passes.ACTIVE] != 0
+        moved[slot] = places[slot, tables.ACTIVE] != 0
     _table(block, at.LAST, groups, OPTIONS, _REAL)[:] = _table(block, at.NOW, groups, OPTIONS, _REAL)
 
 
@@ -170,8 +170,8 @@ def work(block, me, like):
     slots, cells, pause = block[at.SLOT_COUNT], block[at.CELL_COUNT], block[at.PAUSE]
     control = _numbers(block, at.CONTROL, passes.COUNTERS + 2 * passes.LINE * threads, _WHOLE)
     ranges = _numbers(block, at.RANGES, threads + 1, _WHOLE)
-    items = _table(block, at.ITEMS, block[at.ITEM_COUNT], passes.ITEM_COLUMNS, _WHOLE)
-    places = _table(block, at.PLACES, slots, passes.PLACE_COLUMNS, _WHOLE)
+    items = _table(block, at.ITEMS, block[at.ITEM_COUNT], tables.ITEM_COLUMNS, _WHOLE)
+    places = _table(block, at.PLACES, slots, tables.PLACE_COLUMNS, _WHOLE)
     constants = _table(block, at.CONSTANTS, slots, k.CONSTANTS, like)
     if do & at.OBSERVE:
         if me == 0:

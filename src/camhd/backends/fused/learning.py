@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import passes
+from . import tables
 from .jit import kernel, kernel_for_python
 
 FIXED, NORMALIZED, SOFTMAX = 0, 1, 2
@@ -22,9 +22,9 @@ ONE_GROUP, ROW_BY_ROW, BY_INDEX = 0, 1, 2  # forms
 def gather(places, moved, sums, cells, cell_count, norms):
     """Sums of runs into cells; 0 for slots that have no last direction."""
     for slot in range(len(places)):
-        cell, row, rows = places[slot, passes.CELL], places[slot, passes.ROW], places[slot, passes.ROWS]
-        end = places[slot + 1, passes.CELL] if slot + 1 < len(places) else cell_count
-        active = places[slot, passes.ACTIVE] != 0 and moved[slot] != 0
+        cell, row, rows = places[slot, tables.CELL], places[slot, tables.ROW], places[slot, tables.ROWS]
+        end = places[slot + 1, tables.CELL] if slot + 1 < len(places) else cell_count
+        active = places[slot, tables.ACTIVE] != 0 and moved[slot] != 0
         for j in range(3 if norms else 1):
             if not active:
                 cells[j, cell:end] = 0.0
@@ -97,8 +97,8 @@ def learn(places, cells, form, base, index, rates, scales, last, learned, beta, 
     work[:3] = 0.0
     slope[:] = 0.0
     for slot in range(len(places)):
-        first, group = places[slot, passes.CELL], places[slot, passes.GROUP]
-        end = places[slot + 1, passes.CELL] if slot + 1 < len(places) else cell_count
+        first, group = places[slot, tables.CELL], places[slot, tables.GROUP]
+        end = places[slot + 1, tables.CELL] if slot + 1 < len(places) else cell_count
         if end == first:
             continue
         chain = -last[group, learned]
@@ -129,8 +129,8 @@ def spread(places, form, base, index, rates, gamma, now, learned, given, kappa):
     """Lines 3 and 5: κ = c τ Σ γ_i α_i + c (1 − τ) α_∞ at every cell; beside it the factor of a scalar's own rate."""
     levels, cell_count = len(form), kappa.shape[1]
     for slot in range(len(places)):
-        first, group = places[slot, passes.CELL], places[slot, passes.GROUP]
-        end = places[slot + 1, passes.CELL] if slot + 1 < len(places) else cell_count
+        first, group = places[slot, tables.CELL], places[slot, tables.GROUP]
+        end = places[slot + 1, tables.CELL] if slot + 1 < len(places) else cell_count
         factor, offset = now[group, learned], now[group, given]
         for i in range(levels):
             if form[i, slot] == ONE_GROUP:

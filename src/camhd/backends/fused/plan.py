@@ -16,13 +16,13 @@ from ...combine import Combination, Fixed, Normalized, Softmax
 from ...hyper import Additive, Multiplicative
 from ...tree import RateTree
 from . import block as at
-from . import kernels, learning, passes
+from . import kernels, learning, tables
 from .block import Block
 from .core import OPTIONS
 from .threads import Team
 
 # A work item: large enough that taking it costs nothing, small enough that no thread waits long for another.
-SMALLEST_ITEM, LARGEST_ITEM, ITEMS = 2048, 16_384, 32
+SMALLEST_ITEM, LARGEST_ITEM, ITEMS = 2048, 131_072, 32
 FEW_SCALARS = 500_000
 COMBINATIONS: dict[type[Combination], int] = {
     Fixed: learning.FIXED,
@@ -86,7 +86,7 @@ class Plan:
     Args:
         tree: the tree of rates.
         params: the parameters in the order of the slots.
-        kind: which of the kinds of `passes` the rule is.
+        kind: which of the kinds of `tables` the rule is.
         groups: how many param groups there are.
     """
 
@@ -98,7 +98,7 @@ class Plan:
         self.items = self.block.put(at.ITEMS, _items(params, counts, self.scalars))
         self.places = self.block.put(at.PLACES, self._places(tree, params))
         slots, cells = len(params), sum(counts)
-        rows = int(self.places[-1, passes.ROW] + counts[-1] * self.places[-1, passes.ROWS])
+        rows = int(self.places[-1, tables.ROW] + counts[-1] * self.places[-1, tables.ROWS])
         put, zeros = self.block.put, np.zeros
         self.sums, self.cell_sums = put(at.SUMS, zeros((3, rows))), put(at.CELLS, zeros((3, cells)))
         put(at.SLOPES, zeros(len(self.items)))
@@ -124,14 +124,14 @@ class Plan:
 
     def _places(self, tree: RateTree, params: Sequence[Tensor]) -> np.ndarray[Any, Any]:
         counts = tree.layout.cell_counts
-        places = np.zeros((len(params), passes.PLACE_COLUMNS), dtype=np.int64)
-        places[:, passes.INNER] = [p.numel() // max(count, 1) for p, count in zip(params, counts, strict=True)]
-        places[:, passes.CELL] = np.cumsum([0, *counts[:-1]])
-        places[:, passes.GROUP] = [slot.group for slot in tree.layout.slots]
-        first_runs = self.items[self.items[:, passes.RUN] == 0, passes.SLOT]
-        places[:, passes.ROWS] = np.maximum(1, np.bincount(first_runs, minlength=len(params)))  # pieces of a long run
-        rows = places[:, passes.ROWS] * np.array(counts)
-        places[:, passes.ROW] = np.cumsum(rows) - rows
+        places = np.zeros((len(params), tables.PLACE_COLUMNS), dtype=np.int64)
+        places[:, tables.INNER] = [p.numel() // max(count, 1) for p, count in zip(params, counts, strict=True)]
+        places[:, tables.CELL] = np.cumsum([0, *counts[:-1]])
+        places[:, tables.GROUP] = [slot.group for slot in tree.layout.slots]
+        first_runs = self.items[self.items[:, tables.RUN] == 0, tables.SLOT]
+        places[:, tables.ROWS] = np.maximum(1, np.bincount(first_runs, minlength=len(params)))  # pieces of a long run
+        rows = places[:, tables.ROWS] * np.array(counts)
+        places[:, tables.ROW] = np.cumsum(rows) - rows
         return places
 
     def _share_rates(self, tree: RateTree, groups: int) -> None:
@@ -167,8 +167,8 @@ class Plan:
 
     def _find_forms(self, level: int, first_rate: int) -> None:
         """How each slot's cells map to the groups of a level."""
-        ends = [*self.places[1:, passes.CELL], self.index.shape[1]]
-        for slot, (first, end) in enumerate(zip(self.places[:, passes.CELL], ends, strict=True)):
+        ends = [*self.places[1:, tables.CELL], self.index.shape[1]]
+        for slot, (first, end) in enumerate(zip(self.places[:, tables.CELL], ends, strict=True)):
             index = self.index[level, first:end]
             self.base[level, slot] = first_rate
             if not len(index) or (index == index[0]).all():
@@ -201,4 +201,4 @@ def _items(params: Sequence[Tensor], counts: Sequence[int], scalars: int) -> np.
             last = min(run + several, count)
             rows.append((slot, run, last, 0, inner, out))
             out += last - run
-    return np.array(rows, dtype=np.int64).reshape(-1, passes.ITEM_COLUMNS)
+    return np.array(rows, dtype=np.int64).reshape(-1, tables.ITEM_COLUMNS)

@@ -14,25 +14,25 @@ from ...rules import SGD, AdaBound, Adam, Rule
 from ...rules.base import zeros
 from ...tree import GroupRates, Move, RateTree, Signal
 from . import block as at
-from . import core, learning, passes, threads
+from . import core, learning, tables, threads
 from .plan import Plan, learns_in_kernels
 
 Groups = Sequence[dict[str, Any]]
 
 # The state tensors in the places A, B, X of each kind.
 NAMES = {
-    passes.SGD: ("", "direction", ""),
-    passes.MOMENTUM: ("momentum_buffer", "", ""),
-    passes.NESTEROV: ("momentum_buffer", "direction", ""),
-    passes.ADAM: ("exp_avg", "exp_avg_sq", ""),
-    passes.ADABOUND: ("exp_avg", "exp_avg_sq", ""),
-    passes.AMSGRAD: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
-    passes.AMSBOUND: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    tables.SGD: ("", "direction", ""),
+    tables.MOMENTUM: ("momentum_buffer", "", ""),
+    tables.NESTEROV: ("momentum_buffer", "direction", ""),
+    tables.ADAM: ("exp_avg", "exp_avg_sq", ""),
+    tables.ADABOUND: ("exp_avg", "exp_avg_sq", ""),
+    tables.AMSGRAD: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    tables.AMSBOUND: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
 }
 
 
 def kind_of(rule: Rule, groups: Groups) -> int | None:
-    """Which of the kinds of `passes` a rule is with these options; None for another rule or groups that differ."""
+    """Which of the kinds of `tables` a rule is with these options; None for another rule or groups that differ."""
     first = _kind(rule, groups[0])
     return first if all(_kind(rule, group) == first for group in groups[1:]) else None
 
@@ -40,12 +40,12 @@ def kind_of(rule: Rule, groups: Groups) -> int | None:
 def _kind(rule: Rule, options: Mapping[str, Any]) -> int | None:
     if type(rule) is SGD:
         if not options["momentum"]:
-            return passes.SGD
-        return passes.NESTEROV if options["nesterov"] else passes.MOMENTUM
+            return tables.SGD
+        return tables.NESTEROV if options["nesterov"] else tables.MOMENTUM
     if type(rule) is Adam:
-        return passes.AMSGRAD if options["amsgrad"] else passes.ADAM
+        return tables.AMSGRAD if options["amsgrad"] else tables.ADAM
     if type(rule) is AdaBound:
-        return passes.AMSBOUND if options["amsgrad"] else passes.ADABOUND
+        return tables.AMSBOUND if options["amsgrad"] else tables.ADABOUND
     return None
 
 
@@ -166,7 +166,7 @@ class Fused:
             usual = False
         if not usual:
             return self._look_up_one_by_one(grads)
-        self.plan.places[:, passes.G] = list(map(_address, grads))
+        self.plan.places[:, tables.G] = list(map(_address, grads))
         return grads
 
     @torch.no_grad()
@@ -191,13 +191,13 @@ class Fused:
                 grad = torch.empty_like(param).copy_(grad)
             alive.append(grad)
             self._hold(slot, param, self.states[param])
-            places[slot, passes.G], places[slot, passes.P] = grad.data_ptr(), param.data_ptr()
+            places[slot, tables.G], places[slot, tables.P] = grad.data_ptr(), param.data_ptr()
         self._note_params()
         self.known_states = list(self.states.values())
         active = [grad is not None for grad in grads]
         if active != self.active:
             self.active, self.all_active = active, all(active)
-            places[:, passes.ACTIVE] = active
+            places[:, tables.ACTIVE] = active
             self.actives = frozenset(slot for slot, takes_part in enumerate(active) if takes_part)
         return alive
 
@@ -215,7 +215,7 @@ class Fused:
             return
         plan, places = self.plan, self.plan.places
         if not state:
-            state.update(self.rule.start(param, self.groups[places[slot, passes.GROUP]]))
+            state.update(self.rule.start(param, self.groups[places[slot, tables.GROUP]]))
         plan.first[slot] = "momentum_buffer" in names and "momentum_buffer" not in state
         for name in names:
             state[name] = _as_it_lies(state[name], param) if name in state else zeros(param)
@@ -225,14 +225,14 @@ class Fused:
         self.held[slot] = state
         for tensors, name in zip(self.held_tensors, names, strict=True):
             tensors[slot] = state[name]
-        for column, name in zip((passes.A, passes.B, passes.X), self.names, strict=True):
+        for column, name in zip((tables.A, tables.B, tables.X), self.names, strict=True):
             places[slot, column] = (state[name] if name else param).data_ptr()
         if self.tree.state.leaves:
             leaf = self.tree.state.leaves[slot]
             leaf.rates = _as_it_lies(leaf.rates, param)
-            places[slot, passes.R] = leaf.rates.data_ptr()
+            places[slot, tables.R] = leaf.rates.data_ptr()
         else:
-            places[slot, passes.R] = param.data_ptr()
+            places[slot, tables.R] = param.data_ptr()
 
     # ------------------------------------------------------------------ what the groups say
 
@@ -253,11 +253,11 @@ class Fused:
         row[core.L2], row[core.DECOUPLED] = (0.0, decay) if decoupled else (decay, 0.0)
         row[core.LEARNED] = factor * move.decay
         row[core.GIVEN] = factor * (1 - move.decay) * rates.lr_limit
-        if self.kind <= passes.NESTEROV:
+        if self.kind <= tables.NESTEROV:
             row[core.MU], row[core.DAMP] = group["momentum"], 1 - group["dampening"]
         else:
             (row[core.B1], row[core.B2]), row[core.EPS] = group["betas"], group["eps"]
-        if self.kind >= passes.ADABOUND:
+        if self.kind >= tables.ADABOUND:
             row[core.FINAL] = group["final_lr"] * factor
             row[core.RATE] = 1 - row[core.B2] if group["gamma"] is None else group["gamma"]
             row[core.PAPER] = group["bounds"] == "paper"
@@ -274,7 +274,7 @@ class Fused:
         sums = torch.from_numpy(plan.cell_sums).to(self.cells.dtype)
         parts = [self.cells.by_slot(row) for row in sums]
         for slot in range(len(layout.slots)):
-            if slot in moved and plan.places[slot, passes.ACTIVE]:
+            if slot in moved and plan.places[slot, tables.ACTIVE]:
                 signal.dots[slot], signal.grads[slot], signal.moves[slot] = (part[slot] for part in parts)
         self._set_kappa(self.tree.advance(signal, rates))
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from . import block as at
-from . import passes
+from . import passes, tables
 from .block import Block
 from .entries import entry
 
@@ -131,8 +131,8 @@ class Team:
 
     def _divide(self, threads: int) -> None:
         """Ranges of items for so many threads, of equal work."""
-        work = np.cumsum((self.items[:, passes.LAST_RUN] - self.items[:, passes.RUN]) * np.maximum(
-            self.items[:, passes.STOP] - self.items[:, passes.START], 1
+        work = np.cumsum((self.items[:, tables.LAST_RUN] - self.items[:, tables.RUN]) * np.maximum(
+            self.items[:, tables.STOP] - self.items[:, tables.START], 1
         ))  # fmt: skip
         total = work[-1] if len(work) else 0
         inner = np.searchsorted(work, total * np.arange(1, threads) / threads)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import platform
+import secrets
 import shutil
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,8 @@ class Objects:
         self.where = url
         self._system, self._root = _opened(url)
         name = hashlib.sha256(url.encode()).hexdigest()[:12]
-        self._scratch = scratch or user_cache() / "camhd" / "sweeps" / name
+        # With the machine's name, because homes may be shared, and what is under way must not be.
+        self._scratch = scratch or user_cache() / "camhd" / "sweeps" / name / platform.node()
         self._local = Claims(self._scratch / HIDDEN / "claims")
 
     def _path(self, *parts: str) -> str:
@@ -114,8 +116,8 @@ class Objects:
         result = self._read(run, RESULT) if RESULT in names else None
         target = folder / run
         if result is None or not (target / RESULT).exists() or (target / RESULT).read_text(encoding="utf-8") != result:
-            folder.mkdir(parents=True, exist_ok=True)
-            part = Path(tempfile.mkdtemp(prefix=f".{run}.", dir=folder))
+            part = folder / f".{run}.{secrets.token_hex(4)}"
+            part.mkdir(parents=True)
             for name in names:
                 self._system.get_file(self._path(run, name), str(part / name))
             shutil.rmtree(target, ignore_errors=True)
@@ -146,6 +148,9 @@ class Objects:
             for name in (CONFIG, FAILURE):
                 with contextlib.suppress(FileNotFoundError):
                     self._system.rm_file(self._path(run, name))
+
+    def tidy(self, config: RunConfig) -> None:
+        shutil.rmtree(self._scratch / config.id, ignore_errors=True)
 
     def claim(self, run: str, about: Mapping[str, Any], after: int = 0) -> Held | None:
         """On this machine first, where a lock tells; then for all machines."""

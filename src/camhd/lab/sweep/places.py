@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..records import InFolder, Run, RunConfig, read
+from ..records import InFolder, Run, RunConfig, RunLockedError, read
 from ..records.files import write
 from ..records.read import CONFIG, FAILURE, RESULT
 from ..records.text import from_json
@@ -65,6 +65,9 @@ class Place(Protocol):
 
     def forget_failure(self, run: str) -> None:
         """Remove the traceback of a run."""
+
+    def tidy(self, config: RunConfig) -> None:
+        """Remove everything but the record of a run that is finished and claimed."""
 
     def claim(self, run: str, about: Mapping[str, Any], after: int = 0) -> Held | None:
         """Claim a run; None if it has an owner. `after` is the generation whose owner is known to be dead."""
@@ -144,6 +147,10 @@ class Folder:
 
     def forget_failure(self, run: str) -> None:
         (self._folder / run / FAILURE).unlink(missing_ok=True)
+
+    def tidy(self, config: RunConfig) -> None:
+        with contextlib.suppress(RunLockedError), InFolder(self._folder, config, resume=True):
+            pass  # to open and to close it is enough
 
     def claim(self, run: str, about: Mapping[str, Any], after: int = 0) -> Held | None:
         return self._claims.take(run, about, after)

@@ -6,7 +6,7 @@ import secrets
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -117,7 +117,7 @@ def run(
             with chosen.connected() as pool, _signals(board.stop.set):
                 tasks = _tasks(plan, planned, chosen, at.where, session, retries, checkpoint_minutes)
                 _Rounds(board, at, pool, tasks, watcher or Watcher()).carry_out()
-    _tidy(at, board.done)
+    _tidy(at, {key: planned[key] for key in board.done})
     if board.stop.is_set():
         raise KeyboardInterrupt
     failed = [Failure(one.item, at.failure(key)) for key, one in planned.items() if key in board.failed]
@@ -143,13 +143,13 @@ def prepared(plan: Plan, remote: bool = False) -> dict[str, Planned]:
     return found
 
 
-def _tidy(at: Place, done: set[str]) -> None:
-    """Remove the claims of workers that were killed when they had just finished a run."""
+def _tidy(at: Place, done: Mapping[str, Planned]) -> None:
+    """Remove what workers left behind that were killed when they had just finished a run."""
     for seen in at.claims():
-        if seen.run in done and seen.alive is False:
-            claim = at.claim(seen.run, about_me())
-            if claim is not None:
-                claim.release()
+        claim = at.claim(seen.run, about_me()) if seen.run in done and seen.alive is False else None
+        if claim is not None:
+            at.tidy(done[seen.run].config)
+            claim.release()
 
 
 def _tasks(
