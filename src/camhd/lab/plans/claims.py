@@ -157,10 +157,9 @@ COLUMNS = [
     Column("verdict", "Verdict", numeric=False),
 ]
 NOTE = (
-    f"Effects are differences of means over seeds; p of Welch's test or of the one that is named, corrected for "
-    f"all tests of the table by Holm's method. "
-    f"A test holds (or does not) if its corrected p is below {LEVEL}; where no p is given there are too few "
-    f"runs, or no chance is involved."
+    f"Effects are differences of means over seeds; p of Welch's test or of the one that is named, corrected for all "
+    f"tests of the table by Holm's method. A test holds (or does not) if its corrected p is below {LEVEL}; where no p "
+    f"is given there are too few runs, or no chance is involved."
 )
 
 

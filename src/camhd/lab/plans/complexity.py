@@ -71,8 +71,8 @@ def _time(found: Results) -> Section:
     note = "Medians over rounds in which the optimizers take turns; in brackets the quartiles. One thread."
     text = (
         "The paper counts Σ (n_l n_{l-1} + n_l) operations for each batch, against batch size times the "
-        "multiplications of "
-        "the network: one over the batch size for a feed-forward network, far less for a convolutional one."
+        "multiplications of the network: one over the batch size for a feed-forward network, far less for a "
+        "convolutional one."
     )
     return Section(f"Time: {said('Sec:5.5.3')}", (text,), [Table("Time of a training step", columns, rows, note)])
 
@@ -107,9 +107,8 @@ def _space(found: Results) -> Section:
             ]
         )
     text = (
-        "The paper counts h, α and α* of every level. An optimizer must also keep last step's direction, which "
-        "the paper "
-        "does not count; here it is computed again from Adam's moments where that can be done."
+        "The paper counts h, α and α* of every level. An optimizer must also keep last step's direction, which the "
+        "paper does not count; here it is computed again from Adam's moments where that can be done."
     )
     return Section(
         f"Space: {said('Sec:5.5.2')}", (text,), [Table("Memory of training", columns, rows, "Bytes of tensors.")]
@@ -175,15 +174,13 @@ PLAN = Plan(
     claims=(
         Claim(
             "This extra cost is more than one order smaller than the computation complexity of training a model "
-            "without "
-            "learning rate adaptation.",
+            "without learning rate adaptation.",
             "Sec:5.5.3",
             _small_share,
         ),
         Claim(
-            "For two-level learning rate adaptation, the extra space complexity will be one to two orders "
-            "smaller than that "
-            "of the baseline model during training.",
+            "For two-level learning rate adaptation, the extra space complexity will be one to two orders smaller "
+            "than that of the baseline model during training.",
             "Sec:5.5.2",
             _small_space,
         ),

@@ -61,9 +61,8 @@ def _combination(found: Results) -> Section:
         for one in found.of("combination")
     ]
     text = (
-        "Gradient descent with regularised rates of layers, in double precision. At every step the rates are "
-        "compared with "
-        "the weighted mean of the unregularised (virtual) rates of the same state."
+        "Gradient descent with regularised rates of layers, in double precision. At every step the rates are compared "
+        "with the weighted mean of the unregularised (virtual) rates of the same state."
     )
     note = "Relative differences of numbers that have 16 digits."
     return Section(
@@ -98,8 +97,7 @@ def _descent(found: Results) -> Section:
     ]
     text = (
         "A convex function whose gradient is bounded, τ = exp(−0.02 t). Below α∞ = 1/L the theorem promises "
-        "convergence from "
-        "any start; about α∞ = 2.5/L it says nothing, and those runs are here to compare with."
+        "convergence from any start; about α∞ = 2.5/L it says nothing, and those runs are here to compare with."
     )
     return Section(f"Gradient descent: {said('thm:2')}", (text,), (), charts)
 
@@ -133,9 +131,8 @@ def _regret(found: Results) -> Section:
         "Regret of AdaBound-CAM-HD over √T", "T", "R(T) / √T", series, log_x=True, log_y=True, note="Mean over seeds."
     )
     text = (
-        "Logistic regression on digits, one example at a time, every parameter kept in [−1, 1]; regret against "
-        "the best "
-        "parameters of that box in hindsight. A curve that stays level grows as √T."
+        "Logistic regression on digits, one example at a time, every parameter kept in [−1, 1]; regret against the "
+        "best parameters of that box in hindsight. A curve that stays level grows as √T."
     )
     return Section("Regret of AdaBound-CAM-HD: Theorem 4 in print", (text,), (), [chart])
 
@@ -224,15 +221,14 @@ PLAN = Plan(
         "paper": _measurements(descent=20_000, online=100_000, seeds=5),
     },
     silent=(
-        "The paper proves its theorems and does not measure them. The second theorem of its print is the third for one "
-        "level, and is among the cases of the third here.",
+        "The paper proves its theorems and does not measure them. The second theorem of its print is the third for "
+        "one level, and is among the cases of the third here.",
     ),
     sections=(_combination, _descent, _regret),
     claims=(
         Claim(
-            "The effect of adding pair-wise L2 regularization on different levels of adaptive learning rates is "
-            "equal to "
-            "performing a weighted linear combination of virtual learning rates in different levels.",
+            "The effect of adding pair-wise L2 regularization on different levels of adaptive learning rates is equal "
+            "to performing a weighted linear combination of virtual learning rates in different levels.",
             "thm:1",
             _equal,
         ),

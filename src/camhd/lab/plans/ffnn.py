@@ -53,13 +53,11 @@ PLAN = Plan(
         )
     },
     silent=(
-        "The paper does not say which row of its hyper-parameter table belongs to which network; the three rows "
-        "MLP 1, 2, 3 "
-        "are taken in the order of the networks.",
-        "The last three rows are not in the paper's table. AdaBound and Adam-HD with 1e-7 are named in its "
-        "text; Adam-HD "
-        "whose rate is kept at 0 or above is ours, because in the released code (which the paper used) the rate may "
-        "become negative.",
+        "The paper does not say which row of its hyper-parameter table belongs to which network; the three rows MLP "
+        "1, 2, 3 are taken in the order of the networks.",
+        "The last three rows are not in the paper's table. AdaBound and Adam-HD with 1e-7 are named in its text; "
+        "Adam-HD whose rate is kept at 0 or above is ours, because in the released code (which the paper used) the "
+        "rate may become negative.",
     ),
     published=tuple(
         Number(problem, method, mean / 100, error / 100)

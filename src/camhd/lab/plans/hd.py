@@ -157,8 +157,7 @@ PLAN = Plan(
     name="hd",
     title="Hypergradient descent: steps until a training loss of 0.29",
     about="Logistic regression on MNIST: how many steps until the loss of a batch is 0.29, with and without "
-    "hypergradient "
-    "descent, from six initial rates. From the ICLR 2018 poster of Baydin et al.",
+    "hypergradient descent, from six initial rates. From the ICLR 2018 poster of Baydin et al.",
     places=(),
     grids=tuple(
         Grid(
@@ -173,8 +172,8 @@ PLAN = Plan(
     cpu={"": Change(seeds=3, epochs={"": 214})},
     smoke={"": Change(seeds=1, epochs={"": 4}, batch_size={"": 64}, data={"mnist": "digits"})},
     silent=(
-        "The poster does not say what the loss was measured on. The released code stops at the loss of a single batch, "
-        "which is taken here, as are its weight decay (1e-4) and its faults: no bound on the rate, ε before "
+        "The poster does not say what the loss was measured on. The released code stops at the loss of a single "
+        "batch, which is taken here, as are its weight decay (1e-4) and its faults: no bound on the rate, ε before "
         "bias correction.",
     ),
     published=_published(),
@@ -182,9 +181,8 @@ PLAN = Plan(
     sections=(_tables,),
     claims=(
         Claim(
-            "For a given untuned initial learning rate, HD algorithms consistently bring the loss trajectory "
-            "closer to the "
-            "optimal one: from a small α0 they need fewer steps than the baseline.",
+            "For a given untuned initial learning rate, HD algorithms consistently bring the loss trajectory closer "
+            "to the optimal one: from a small α0 they need fewer steps than the baseline.",
             "poster of Baydin et al.",
             _fewer_steps,
         ),

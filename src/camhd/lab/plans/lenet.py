@@ -161,9 +161,8 @@ PLAN = Plan(
     },
     silent=(
         "The paper does not say how many epochs LeNet-5 was trained; 30 are taken, as for its feed-forward networks.",
-        "Its table of hyper-parameters has no learning rate of SGD and SGDN for LeNet-5; its section on the "
-        "weights says "
-        "1e-1, which is taken.",
+        "Its table of hyper-parameters has no learning rate of SGD and SGDN for LeNet-5; its section on the weights "
+        "says 1e-1, which is taken.",
     ),
     published=tuple(
         Number(problem, method, mean / 100, error / 100)
@@ -202,9 +201,8 @@ PLAN = Plan(
             "Adam-HD does not show a significant advantage over Adam.", "Sec:5.4.4", better(HD, ADAM, ALL, absent=True)
         ),
         Claim(
-            "The change is much more significant towards larger filter-wise adaptation with SGD-CAM-HD or "
-            "SGDN-CAM-HD than "
-            "with Adam-CAM-HD.",
+            "The change is much more significant towards larger filter-wise adaptation with SGD-CAM-HD or SGDN-CAM-HD "
+            "than with Adam-CAM-HD.",
             "Sec:5.5.1",
             _larger_with_sgd,
         ),

@@ -167,17 +167,16 @@ PLAN = Plan(
     },
     silent=(
         "The paper does not say on which of its two data sets LeNet-5 was trained here; it is done on both.",
-        "The ratios are read off its figure's description, 'the ratio of global-level adaptive learning rates': "
-        "0, 0.1, …, 1.",
-        "Its table of hyper-parameters has no row for the network (100, 100, 100); that of the two larger "
-        "networks is taken.",
+        "The ratios are read off its figure's description, 'the ratio of global-level adaptive learning rates': 0, "
+        "0.1, …, 1.",
+        "Its table of hyper-parameters has no row for the network (100, 100, 100); that of the two larger networks is "
+        "taken.",
     ),
     sections=(_charts,),
     claims=(
         Claim(
             "Usually the optimal performance is neither at full global level nor full layer/filter level, but a "
-            "weighted "
-            "combination of two levels, for both update and no-update cases.",
+            "weighted combination of two levels, for both update and no-update cases.",
             "Sec:5.4.2",
             _inside_is_best,
             most=True,
@@ -189,9 +188,8 @@ PLAN = Plan(
             most=True,
         ),
         Claim(
-            "Updating of combination weights is effective and helpful in achieving better performance than "
-            "applying fixed "
-            "combination weights.",
+            "Updating of combination weights is effective and helpful in achieving better performance than applying "
+            "fixed combination weights.",
             "Sec:5.4.2",
             _trained_is_better,
         ),

@@ -77,10 +77,10 @@ PLAN = Plan(
         )
     },
     silent=(
-        "The paper names crops, flips and cutout through the sources that it follows, not in its text; all "
-        "three are taken.",
-        "Weight decay is 1e-4 for the Adam family and 5e-4 for L4, as the paper says; SGDN's 5e-4 is that of "
-        "the code it follows.",
+        "The paper names crops, flips and cutout through the sources that it follows, not in its text; all three are "
+        "taken.",
+        "Weight decay is 1e-4 for the Adam family and 5e-4 for L4, as the paper says; SGDN's 5e-4 is that of the code "
+        "it follows.",
         "L4 and RAdam are in the paper's figure and not in its table.",
     ),
     published=tuple(

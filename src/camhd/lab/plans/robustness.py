@@ -94,9 +94,8 @@ PLAN = Plan(
         )
     },
     silent=(
-        "Adam-HD and SGD-HD are kept at rates of 0 or above. β is that of the paper's tables, or of the "
-        "library's defaults "
-        "where they have none, and the same for all initial rates.",
+        "Adam-HD and SGD-HD are kept at rates of 0 or above. β is that of the paper's tables, or of the library's "
+        "defaults where they have none, and the same for all initial rates.",
     ),
     sections=(_charts,),
     claims=(
@@ -106,9 +105,8 @@ PLAN = Plan(
             lambda found: [*_less_sensitive(found, "Adam-HD", "Adam"), *_less_sensitive(found, "SGD-HD", "SGD")],
         ),
         Claim(
-            "That hyper-parameters are tuned does not mean that the performance is sensitive to each of them: "
-            "with CAM-HD, "
-            "the initial rate matters less than without.",
+            "That hyper-parameters are tuned does not mean that the performance is sensitive to each of them: with "
+            "CAM-HD, the initial rate matters less than without.",
             "Sec:5.4.1",
             lambda found: [
                 *_less_sensitive(found, "Adam-CAM-HD, 2 levels", "Adam"),
