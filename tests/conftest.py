@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C, which some tests send: a shell lets its background jobs ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,8 @@ def test_wrap_any() -> None:
 
 def test_every_example_says_how_to_run_it() -> None:
     for path in EXAMPLES.glob("*.py"):
-        assert f"python examples/{path.name}" in path.read_text().split('"""')[1], path.name
+        said = path.read_text().split('"""')[1]
+        assert re.search(rf"(python|torchrun --nproc-per-node=\d) examples/{path.name}", said), path.name
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, when it compiles
