@@ -182,7 +182,8 @@ def test_the_list_has_both_numberings():
     ("arguments", "message"),
     [
         (("fnn",), "did you mean 'ffnn'?"),
-        ((), "'plan' has no choice ''; The choices are ffnn, lenet, resnet"),
+        ((), "give the name of a plan, such as ffnn; --list shows all of them."),
+        (("nothing",), "'plan' has no choice 'nothing'. The choices are ffnn, lenet, resnet"),
         (("ffnn", "--scale", "big"), "--scale has no choice 'big'"),
         (("ffnn", "--only", "vgg"), "--only must be a part of a run's model"),
         (("ffnn", "--report-only"), "There is no folder"),

@@ -1,4 +1,4 @@
-"""The options that `camhd train` and `camhd compare` share, and what is done with all of them alike."""
+"""The options that several commands share, and what is done with all of them alike."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 SMALL = 3e7  # multiplications of a forward pass
 
+CLUSTER = "Where it runs"
 _TRAINING, _RECORDS = "Training", "Records"
 
 Model = Annotated[
@@ -98,6 +99,22 @@ RatesEvery = Annotated[
 Folder = Annotated[Path, typer.Option(help="Each run gets a folder in this one.", rich_help_panel=_RECORDS)]
 Minutes = Annotated[
     float, typer.Option("--checkpoint-minutes", help="Between two checkpoints.", rich_help_panel=_RECORDS)
+]
+Address = Annotated[
+    str | None,
+    typer.Option(help="Of a Ray cluster (auto, HOST:PORT) or a Dask scheduler.", rich_help_panel=CLUSTER),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Runs at a time.", show_default="as many as there are cores for", rich_help_panel=CLUSTER),
+]
+ThreadsOfEach = Annotated[
+    int | None,
+    typer.Option(
+        help="Threads of the CPU for each run.",
+        show_default="local: cores divided by workers; else 1",
+        rich_help_panel=CLUSTER,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 

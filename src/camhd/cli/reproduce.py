@@ -22,8 +22,6 @@ from . import options as o
 from . import show
 from .sweeping import watching
 
-_CLUSTER = "Where it runs"
-
 
 def reproduce(
     context: typer.Context,
@@ -55,25 +53,12 @@ def reproduce(
         typer.Option(
             help=f"One of {', '.join(ENGINES)} (one run after another).",
             show_default="smoke: here; else local",
-            rich_help_panel=_CLUSTER,
+            rich_help_panel=o.CLUSTER,
         ),
     ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(help="Of a Ray cluster (auto, HOST:PORT) or a Dask scheduler.", rich_help_panel=_CLUSTER),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Runs at a time.", show_default="as many as there are cores for", rich_help_panel=_CLUSTER),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="Threads of the CPU for each run.",
-            show_default="local: cores divided by workers; else 1",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None,
+    address: o.Address = None,
+    workers: o.Workers = None,
+    threads: o.ThreadsOfEach = None,
 ) -> None:
     """Repeat an experiment of the paper, and compare with what it says.
 
@@ -84,7 +69,9 @@ def reproduce(
     if listing:
         show.print_table(_list())
         return
-    plan = o.checked(context, lambda: plans.find(name or ""))
+    if name is None:
+        raise typer.BadParameter("give the name of a plan, such as ffnn; --list shows all of them.")
+    plan = o.checked(context, lambda: plans.find(name))
     items = o.checked(context, lambda: running.chosen(plan, scale, only))
     place = folder or Path("runs") / f"{plan.name}-{scale}"
     failed: Sequence[Failure] = ()

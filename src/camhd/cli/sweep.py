@@ -22,7 +22,7 @@ from . import options as o
 from . import show
 from .sweeping import watching
 
-_CLUSTER, _RECORDS = "Where it runs", "Records"
+_RECORDS = "Records"
 
 
 def sweep(
@@ -41,24 +41,11 @@ def sweep(
         ),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help=f"One of {', '.join(ENGINES)} (one after another).", rich_help_panel=_CLUSTER)
+        str, typer.Option(help=f"One of {', '.join(ENGINES)} (one after another).", rich_help_panel=o.CLUSTER)
     ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(help="Of a Ray cluster (auto, HOST:PORT) or a Dask scheduler.", rich_help_panel=_CLUSTER),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Runs at a time.", show_default="as many as there are cores for", rich_help_panel=_CLUSTER),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="Threads of the CPU for each run.",
-            show_default="local: cores divided by workers; else 1",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None,
+    address: o.Address = None,
+    workers: o.Workers = None,
+    threads: o.ThreadsOfEach = None,
     retries: Annotated[int, typer.Option(help="How often a run that fails is tried again.")] = 1,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try again what failed in an earlier sweep.")

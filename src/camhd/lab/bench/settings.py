@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from ..choices import choose
 from .cases import CASES, RULES, TWO_LEVELS
 
 BACKENDS = ("foreach", "fused")
@@ -114,20 +114,6 @@ def usual_memory() -> int:
     except (AttributeError, ValueError, OSError):  # not on Windows
         return 4 * GIB
     return min(12 * GIB, physical // 2)
-
-
-def choose(name: str, value: str, choices: Collection[str]) -> str:
-    """The value if it is one of the choices; else an error that names them and the nearest.
-
-    >>> choose("classes", "adm", ("sgd", "adam"))
-    Traceback (most recent call last):
-    ValueError: 'classes' has no choice 'adm'; did you mean 'adam'? The choices are sgd, adam.
-    """
-    if value in choices:
-        return value
-    near = difflib.get_close_matches(value, choices, n=1, cutoff=0.5)
-    hint = f" did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"'{name}' has no choice {value!r};{hint} The choices are {', '.join(choices)}.")
 
 
 def split(texts: Sequence[str] | None) -> tuple[str, ...] | None:

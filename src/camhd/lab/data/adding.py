@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ..choices import choose_a
 from . import places, vouching, writing
 from .catalogue import BUNDLED, NAMES, build
-from .errors import DataError, MissingData, choose
+from .errors import DataError, MissingData
 from .formats import FORMATS, KINDS
 from .inventory import Description, describe
 from .places import Copy
@@ -31,7 +32,7 @@ def add(name: str, path: Path | str, note: str | None = None, folder: Path | str
         note: what it is, if it is not what was published.
         folder: the data folder; by default `CAMHD_DATA`, or else a folder in the user's cache.
     """
-    choose("data set", name, NAMES)
+    choose_a("data set", name, NAMES)
     if name in BUNDLED:
         raise ValueError(f"{name!r} comes with scikit-learn; there is nothing to add.")
     if note is not None and not note.strip():

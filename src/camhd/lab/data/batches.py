@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..choices import choose_a
 from .augment import AUGMENTS, Augment
-from .errors import choose
 from .examples import Examples
 
 
@@ -128,7 +128,7 @@ class Batches:
 
 
 def _augment(kind: str, inputs: Tensor) -> Augment:
-    choose("augmentation", kind, AUGMENTS)
+    choose_a("augmentation", kind, AUGMENTS)
     if inputs.dim() != 4:
         raise ValueError(
             f"'augment' must be None for inputs that are not images, got {kind!r} for inputs of shape"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..choices import choose_a
 from . import bundled, options, places, text
-from .errors import DataError, choose
+from .errors import DataError
 from .examples import Dataset, Task, from_tensors
 from .formats import FORMATS
 
@@ -93,7 +94,7 @@ def split_name(name: str) -> tuple[str, str]:
     (('text', '128'), ('mnist', ''))
     """
     plain, colon, option = name.partition(":")
-    choose("data set", plain, NAMES)
+    choose_a("data set", plain, NAMES)
     if colon:
         options.check(name, plain, option, ABOUT[plain].train)
     return plain, option
@@ -116,7 +117,7 @@ def load(name: str, folder: Path | str | None = None) -> Dataset:
     (1, 8, 8)
     >>> load("digets")
     Traceback (most recent call last):
-    ValueError: There is no data set 'digets'; did you mean 'digits'? The choices are digits, mnist, ...
+    ValueError: there is no data set 'digets'; did you mean 'digits'? The choices are digits, mnist, ...
     """
     plain, option = split_name(name)
     if option and plain != "text":

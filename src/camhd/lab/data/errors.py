@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection
 from pathlib import Path
 
 
@@ -32,17 +30,3 @@ class NeedsPackage(ValueError):
     def __init__(self, what: str, package: str) -> None:
         super().__init__(f"{what} needs {package}, which is not installed: pip install 'camhd[lab]'")
         self.package = package
-
-
-def choose(what: str, name: str, choices: Collection[str]) -> str:
-    """The name if it is one of the choices; else an error that lists them and the nearest.
-
-    >>> choose("data set", "digets", ("digits", "mnist"))
-    Traceback (most recent call last):
-    ValueError: There is no data set 'digets'; did you mean 'digits'? The choices are digits, mnist.
-    """
-    if name in choices:
-        return name
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-    hint = f" did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"There is no {what} {name!r};{hint} The choices are {', '.join(choices)}.")

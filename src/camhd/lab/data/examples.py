@@ -11,7 +11,8 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from .errors import NeedsPackage, choose
+from ..choices import choose_a
+from .errors import NeedsPackage
 
 Task: TypeAlias = Literal["classification", "language", "regression"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -134,7 +135,7 @@ def from_tensors(
     ('classification', 3, (1, 4, 4), 6)
     """
     task = _guess(train) if task is None else task
-    choose("task", task, TASKS)
+    choose_a("task", task, TASKS)
     for part, (inputs, targets) in {"train": train, "test": test}.items():
         _check(part, task, inputs, targets)
     if train[0].shape[1:] != test[0].shape[1:]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ..choices import choose_a
 from . import places, vouching
 from .catalogue import ABOUT, BUNDLED, NAMES, About, load
-from .errors import DataError, choose
+from .errors import DataError
 from .published import EDITIONS, Edition
 
 State: TypeAlias = Literal["bundled", "here", "vouched", "wrong", "incomplete", "missing"]
@@ -56,7 +57,7 @@ class Verdict:
 
 def chosen(names: Iterable[str] | None) -> list[str]:
     """These data sets, or all; an unknown name is an error."""
-    return list(NAMES) if names is None else [choose("data set", name, NAMES) for name in names]
+    return list(NAMES) if names is None else [choose_a("data set", name, NAMES) for name in names]
 
 
 def describe(names: Iterable[str] | None = None, folder: Path | str | None = None) -> list[Description]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from ... import SGD, AdaBound, Adam, AdamW, HyperOptions, baselines
+from ..choices import choose_a
 from . import paper, peers
 from .drivers import Driver
 from .entry import Entry, Package, option_names
@@ -30,11 +30,7 @@ def find(name: str) -> Entry:
     'Adam-CAM-HD, 2 levels'
     """
     known = _registry()
-    if name in known:
-        return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"there is no optimizer {name!r}; {hint}The choices are {', '.join(known)}.")
+    return known[choose_a("optimizer", name, known)]
 
 
 def build(name: str, model: nn.Module, options: Mapping[str, Any] | None = None, task: str | None = None) -> Driver:

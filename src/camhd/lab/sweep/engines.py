@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import Any
 
 from ..bench.environment import cores
 from ..choices import choose
+from ..train.interrupt import unheard
 from .optional import needed
 from .work import Report, Task, carry_out
 
@@ -100,7 +99,7 @@ class Pool:
             # A process that has grown by a data set is replaced by joblib, and nothing is lost.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
             if self.backend == "loky":
-                with _without_interrupts():
+                with unheard():
                     joblib.Parallel()(joblib.delayed(os.getpid)() for _ in range(jobs))  # starts the processes
             parallel = joblib.Parallel(batch_size=1, pre_dispatch=dispatched)
             reports: list[Report] = parallel(map(joblib.delayed(carry_out), tasks))
@@ -178,16 +177,3 @@ def _reached(address: str | None) -> Iterator[None]:
         yield
     except OSError as error:  # of which a ConnectionError is one
         raise ValueError(f"'address' {address!r} must be that of a cluster, but there is none: {error}") from None
-
-
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Processes that are started here do not hear Ctrl-C: it goes to all of a terminal's, but the sweep asks them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,10 +1,11 @@
-"""Ctrl-C ends a run between two steps, where its state is whole."""
+"""Ctrl-C ends a run between two steps, where its state is whole; whoever started other processes decides for them."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -54,3 +55,16 @@ class Interrupt:
         for number in self._mine:
             signal.signal(number, _DEFAULTS[number])
         self._mine = []
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Processes that are started here do not hear Ctrl-C: it goes to all of a terminal's, but one of them decides."""
+    if threading.current_thread() is not threading.main_thread():  # which alone may change what is heard
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

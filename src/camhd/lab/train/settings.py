@@ -64,8 +64,8 @@ class Settings:
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(f"'device' {self.device!r} cannot be used here: {reason} Take 'cpu'.") from None
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise ValueError(f"'device' {self.device!r} cannot be used here: {reason}. Take 'cpu'.") from None
 
     def lines_every(self, steps: int) -> int:
         """Steps between two lines of rates in a run of so many steps."""

@@ -7,10 +7,8 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..records import RunConfig
-from ..train.interrupt import Interrupt
+from ..train.interrupt import Interrupt, unheard
 from .storage import GRACE, StudyError, connected, open_study, quiet
 from .task import Task
 from .trial import PAUSE, Ended, Onlooker
@@ -82,7 +80,7 @@ def together(order: Order, workers: int, onlooker: Onlooker) -> None:
             for _ in range(workers):
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(target=_member, args=(order, theirs), daemon=True)
-                with _signals_ignored():
+                with unheard():
                     process.start()
                 theirs.close()
                 crew[ours] = process
@@ -127,19 +125,6 @@ def _dismiss(crew: Mapping[Connection, BaseProcess]) -> None:
             process.kill()
         process.join()
         connection.close()
-
-
-@contextmanager
-def _signals_ignored() -> Iterator[None]:
-    """A process that is being started does not hear Ctrl-C, so that only the one that started it decides."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # which alone hears signals
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class _Speaker:
