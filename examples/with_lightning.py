@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import camhd
 
 
-class Digits(lightning.LightningModule):  # type: ignore[misc]
+class Digits(lightning.LightningModule):  # type: ignore[misc] # Lightning has no types for mypy here
     """A small network for scikit-learn's digits."""
 
     def __init__(self) -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import signal
 
+import hypothesis
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+# No deadline: a busy machine is not a failure. Always the same examples: CI is not the place to look for new ones.
+hypothesis.settings.register_profile("camhd", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("search", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("camhd")
 
 
 def pytest_configure() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 @dataclass
@@ -76,9 +77,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(files: dict[str, bytes], **options: object) -> Iterator[Site]:
+def serving(files: dict[str, bytes], **options: Any) -> Iterator[Site]:
     """A site on the loopback address, for as long as it is needed."""
-    site = Site(files, **options)  # type: ignore[arg-type]
+    site = Site(files, **options)
     handler = type("Handler", (_Handler,), {"site": site})
     with _Server(("127.0.0.1", 0), handler) as server:
         site.url = f"http://127.0.0.1:{server.server_address[1]}/data/"

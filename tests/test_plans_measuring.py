@@ -85,7 +85,7 @@ def test_descent_converges_below_the_theorems_limit_and_not_beyond_twice(limit, 
 
 
 def test_the_best_in_hindsight_is_that_of_another_solver():
-    optimize = pytest.importorskip("scipy.optimize")
+    optimize = pytest.importorskip("scipy.optimize", reason="scipy, which is the oracle, is not installed")
     generator = torch.Generator().manual_seed(0)
     inputs, labels = torch.randn(30, 3, generator=generator), torch.randint(10, (30,), generator=generator)
     counts = torch.randint(5, (30,), generator=generator)

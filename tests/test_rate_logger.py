@@ -102,7 +102,9 @@ def test_a_csv_file_is_written_anew_or_gone_on_with(tmp_path: Any) -> None:
 
 def test_tensorboard_gets_curves_and_histograms(tmp_path: Any) -> None:
     tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="tensorboard is not installed")
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
+    )
     model = build("cnn")
     optimizer = camhd.Adam(model, levels=("global", "layer", "filter"), **FAST)
     writer = tensorboard.SummaryWriter(str(tmp_path))

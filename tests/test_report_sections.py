@@ -51,7 +51,7 @@ def test_text_of_a_section_is_text_and_stands_where_there_is_no_javascript(page)
 
 
 def test_charts_and_tables_of_a_section_are_files_too(tmp_path):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     written = report.write_figures(STUDY, tmp_path, ("png", "svg"), ())
     assert [path.name for path in written] == [
         "accuracy-by-rate.png",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from camhd.lab.statistics import incomplete_beta, student_tail, summarize, welch
 
-special = pytest.importorskip("scipy.special")
-tests = pytest.importorskip("scipy.stats")
+special = pytest.importorskip("scipy.special", reason="scipy, which is the oracle, is not installed")
+tests = pytest.importorskip("scipy.stats", reason="scipy, which is the oracle, is not installed")
 
 numbers = st.floats(-1e3, 1e3)
 

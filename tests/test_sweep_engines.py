@@ -170,7 +170,7 @@ def test_ctrl_c_stops_all_workers_with_checkpoints(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ray", "dask"])
 def test_a_cluster_gives_the_same_records(tmp_path, engine):
-    pytest.importorskip({"ray": "ray", "dask": "distributed"}[engine])
+    pytest.importorskip({"ray": "ray", "dask": "distributed"}[engine], reason=f"{engine} is not installed")
     plan = write_plan(tmp_path / "plan.json", seeds=2, epochs=3)
     path = os.pathsep.join([SOURCES, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(

@@ -537,7 +537,7 @@ def test_a_run_that_diverges_does_so_after_a_crash_too(tmp_path, monkeypatch, st
 
 def resumable(name):
     missing = not optimizers.find(name).installed
-    return pytest.param(name, marks=pytest.mark.skipif(missing, reason="not installed"))
+    return pytest.param(name, marks=pytest.mark.skipif(missing, reason=f"the package of {name} is not installed"))
 
 
 @pytest.mark.parametrize("optimizer", [resumable(name) for name in optimizers.names() if name != "gdtuo-adam"])

@@ -64,7 +64,7 @@ class Batches:
         self.at = state["at"]
 
 
-class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+class Module(lightning.LightningModule):  # type: ignore[misc, name-defined] # Lightning may be absent
     """A small network that notes every loss; dropout makes the random state matter."""
 
     def __init__(self, make: Any) -> None:
@@ -111,7 +111,7 @@ class Manual(Module):
         return loss
 
 
-class SeededEpochs(lightning.Callback):  # type: ignore[misc, name-defined]
+class SeededEpochs(lightning.Callback):  # type: ignore[misc, name-defined] # Lightning may be absent
     """Dropout draws the same numbers at a step, whether or not the run was interrupted before it."""
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
@@ -226,7 +226,7 @@ def test_lightnings_precisions_train(precision: str, tmp_path: Path) -> None:
     assert one.optimizers[0].rates()["unit"]["0"].dtype == torch.float32
 
 
-class Noted(lightning.loggers.logger.DummyLogger):  # type: ignore[misc, name-defined]
+class Noted(lightning.loggers.logger.DummyLogger):  # type: ignore[misc, name-defined] # Lightning may be absent
     """Lightning's own logger that keeps nothing, but for what it is given."""
 
     def __init__(self) -> None:
@@ -269,7 +269,9 @@ def test_the_callback_names_several_optimizers_and_needs_a_logger(tmp_path: Path
 
 
 def test_rates_go_to_lightnings_csv_and_tensorboard_loggers(tmp_path: Path) -> None:
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
+    )
     csv = lightning.loggers.CSVLogger(tmp_path, name="csv", flush_logs_every_n_steps=4)
     board = lightning.loggers.TensorBoardLogger(tmp_path, name="board", log_graph=False)
     callbacks = [camhd.report.lightning_callback(every=4)]

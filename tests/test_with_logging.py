@@ -45,7 +45,7 @@ class Metrics(Run):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         super().log(metrics, step)
 
-    def log(self, *_: Any) -> None:  # type: ignore[override]
+    def log(self, *_: Any) -> None:  # type: ignore[override] # it is not to be called at all
         raise AssertionError("log_metrics is the one to call")
 
 
@@ -73,7 +73,9 @@ def test_layers_with_weights_of_their_own_are_named() -> None:
 
 def test_tensorboard_and_a_dictionary_have_the_same_names(tmp_path: Any) -> None:
     tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="tensorboard is not installed")
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
+    )
     model = build("mlp")
     optimizer = camhd.Adam(model, **FAST)
     writer = tensorboard.SummaryWriter(str(tmp_path))

@@ -61,13 +61,17 @@ TORCH = {
 }
 
 
+def _package(name: str) -> Any:
+    return pytest.importorskip(name, reason=f"{name}, whose optimizers are wrapped, is not installed")
+
+
 def of_pypi(name: str, refused: str = "", l2: float = 0.0, bias: bool = True, **options: Any) -> Row:
     """From `pytorch_optimizer`, or from `package.Name`."""
     package, _, kind = f"pytorch_optimizer.{name}".rpartition(".")
     package = package.removeprefix("pytorch_optimizer.") if "." in name else package
 
     def make(params: Any) -> torch.optim.Optimizer:
-        found: torch.optim.Optimizer = getattr(pytest.importorskip(package), kind)(params, **options)
+        found: torch.optim.Optimizer = getattr(_package(package), kind)(params, **options)
         return found
 
     return Row(make, refused, l2, bias)
@@ -75,7 +79,7 @@ def of_pypi(name: str, refused: str = "", l2: float = 0.0, bias: bool = True, **
 
 def muon_and_adam(params: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer:
     """As it is used: matrices by Muon, the rest by AdamW."""
-    muon = pytest.importorskip("pytorch_optimizer").Muon
+    muon = _package("pytorch_optimizer").Muon
     named = dict(params)
     groups = [[p for p in named.values() if (p.dim() > 1) is wanted] for wanted in (True, False)]
     made: torch.optim.Optimizer = muon(
@@ -85,7 +89,7 @@ def muon_and_adam(params: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer
 
 
 def lookahead(params: Any) -> torch.optim.Optimizer:
-    found: torch.optim.Optimizer = pytest.importorskip("pytorch_optimizer").Lookahead(torch.optim.SGD(params, lr=0.1))
+    found: torch.optim.Optimizer = _package("pytorch_optimizer").Lookahead(torch.optim.SGD(params, lr=0.1))
     return found
 
 

@@ -38,7 +38,7 @@ class Combination(ABC):
     convex = True  # α* lies between the levels' rates, hence within their bounds
     at_last_move = False  # derivatives belong to the weights of the last move, not to the present ones
 
-    def check(self, names: Sequence[str], hyper_lrs: Sequence[float]) -> None:  # noqa: B027 - nothing to check
+    def check(self, names: Sequence[str], hyper_lrs: Sequence[float]) -> None:  # noqa: B027 - nothing to check for most
         """Say what is wrong with this combination for these levels (root to leaf), if anything is."""
 
     @abstractmethod

@@ -28,7 +28,7 @@ def lightning_callback(every: int = 50, *, limit: int = LIMIT) -> Any:
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise ValueError(f"'every' must be a number of steps from 1 on, got {every!r}.")
 
-    class RateMonitor(_callback_class()):  # type: ignore[misc]
+    class RateMonitor(_callback_class()):  # type: ignore[misc] # known only when the program runs
         """Rates to the loggers; see `camhd.report.lightning_callback`."""
 
         def __init__(self) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..combine import State as Weights
 from .cells import Cells
-from .placements import is_divided
+from .placements import put_together
 from .rates import RateTree
 from .state import Level, Move, TreeState
 
@@ -87,7 +87,7 @@ def own_parts(tree: RateTree, slots: Sequence[Mapping[str, Any]]) -> list[dict[s
             if level in names and divided.divided[names.index(level)][slot]:
                 entries[name] = shards.part(slot, value, rows=True)
             elif level in names:  # all processes have all of it
-                entries[name] = value.full_tensor() if is_divided(value) else value  # type: ignore[attr-defined]
+                entries[name] = put_together(value)
             else:
                 entries[name] = shards.part(slot, value)
     return found

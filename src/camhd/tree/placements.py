@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor
@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 Index: TypeAlias = "Tensor | None"  # which places along one dimension; None: all of them
 
 
-def is_divided(tensor: Tensor) -> bool:
+def is_divided(tensor: Tensor) -> TypeGuard[DTensor]:
     """Whether it is a DTensor."""
     loaded = sys.modules.get("torch.distributed.tensor")  # not loaded: there are none
     return loaded is not None and isinstance(tensor, loaded.DTensor)
 
 
+def put_together(tensor: Tensor) -> Tensor:
+    """All of it, put together from all processes if it is divided over them."""
+    return tensor.full_tensor() if is_divided(tensor) else tensor
+
+
 def checked(param: Tensor, name: str) -> DTensor | None:
     """The parameter, if it is a DTensor that can be stepped in its parts."""
-    if not is_divided(param):
+    found = param.detach()
+    if not is_divided(found):
         return None
-    found: DTensor = param.detach()  # type: ignore[assignment]
     for placement in found.placements:
         if not (placement.is_shard() or placement.is_replicate() or _is_strided(placement)):
             raise ValueError(
@@ -87,7 +92,7 @@ def mesh_dims(like: DTensor | None, mesh: DeviceMesh) -> dict[int, int | None]:
     else:
         at = [names.index(name) for name in theirs]
     return {
-        place: None if placement.is_replicate() else placement.dim  # type: ignore[attr-defined]
+        place: None if placement.is_replicate() else _dim(placement)
         for place, placement in zip(at, like.placements, strict=True)
         if mesh.size(place) > 1
     }
@@ -109,15 +114,25 @@ def places(like: DTensor) -> tuple[Index, ...]:
     for at, placement in enumerate(like.placements):
         if placement.is_replicate():
             continue
-        dim: int = placement.dim  # type: ignore[attr-defined]
+        dim = _dim(placement)
         indices, parts = found[dim], mesh.size(at)
         indices = torch.arange(like.shape[dim]) if indices is None else indices
         if _is_strided(placement):
             # Cut as if the later dimensions of the mesh had come first, then every one's share of each cut in a row.
-            cuts = [cut.chunk(parts) for cut in indices.chunk(placement.split_factor)]  # type: ignore[attr-defined]
+            cuts = [cut.chunk(parts) for cut in indices.chunk(_split_factor(placement))]
             mine = [cut[here[at]] for cut in cuts if here[at] < len(cut)]
             found[dim] = torch.cat(mine) if mine else indices[:0]
         else:
             chunks = indices.chunk(parts)
             found[dim] = chunks[here[at]] if here[at] < len(chunks) else indices[:0]
     return tuple(found)
+
+
+def _dim(placement: Any) -> int:
+    """The dimension of the tensor along which it is cut; the base class of placements does not know of it."""
+    return int(placement.dim)
+
+
+def _split_factor(placement: Any) -> int:
+    """Into how many parts later dimensions of the mesh have cut it; only strided placements have it."""
+    return int(placement.split_factor)

@@ -28,7 +28,7 @@ from .kappa import Kappas
 from .learning import learn
 from .numbers import Number
 from .observer import Observer
-from .placements import is_divided
+from .placements import put_together
 from .state import STILL, Level, Move, Signal, TreeState
 
 
@@ -215,15 +215,10 @@ class RateTree:
         if divided is not None and whole:
             for index, name in enumerate(found):
                 if divided.by_rows(index):
-                    found[name] = [torch.cat([_put_together(rates) for _, rates in self._families(index)])]
-            leaves = [_put_together(divided.shards.wrap(slot, rates)) for slot, rates in enumerate(leaves)]
+                    found[name] = [torch.cat([put_together(rates) for _, rates in self._families(index)])]
+            leaves = [put_together(divided.shards.wrap(slot, rates)) for slot, rates in enumerate(leaves)]
         return {**found, layout.leaf.name: leaves} if layout.leaf is not None else found
 
     def combination(self) -> Mapping[str, Any]:
         """The weights now."""
         return self.config.combine.describe(self.state.weights, self.layout.names, self.layout.layers)
-
-
-def _put_together(tensor: Tensor) -> Tensor:
-    whole: Tensor = tensor.full_tensor() if is_divided(tensor) else tensor  # type: ignore[attr-defined]
-    return whole

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .placements import Index, checked, common_mesh, coordinate, is_divided, mesh_dims, places
+from .placements import Index, checked, common_mesh, coordinate, is_divided, mesh_dims, places, put_together
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -26,14 +26,13 @@ def local(tensor: Tensor) -> Tensor:
     if not is_divided(tensor):
         return tensor
     with torch.no_grad():
-        found: Tensor = tensor.to_local()  # type: ignore[attr-defined]
-    return found
+        return tensor.to_local()
 
 
 def local_grad(grad: Tensor, param: Tensor) -> Tensor:
     """What this process has of a parameter's gradient, which tensor parallelism may have left divided otherwise."""
-    if is_divided(grad) and grad.placements != param.placements:  # type: ignore[attr-defined]
-        grad = grad.redistribute(placements=param.placements)  # type: ignore[attr-defined]
+    if is_divided(grad) and is_divided(param) and grad.placements != param.placements:
+        return local(grad.redistribute(placements=param.placements))
     return local(grad)
 
 
@@ -155,14 +154,13 @@ class Shards:
         if not is_divided(value):
             return value if like is None else self.pieces[slot].take(value, (0,) if rows else None)
         if like is None:
-            return value.full_tensor()  # type: ignore[attr-defined, no-any-return]
-        saved: DTensor = value  # type: ignore[assignment]
-        if saved.device_mesh != like.device_mesh:
+            return put_together(value)
+        if value.device_mesh != like.device_mesh:
             raise ValueError(
-                f"the state is divided over {saved.device_mesh}, the parameter over {like.device_mesh}; load it with "
+                f"the state is divided over {value.device_mesh}, the parameter over {like.device_mesh}; load it with "
                 "torch.distributed.checkpoint, which divides it anew."
             )
-        return local(saved.redistribute(like.device_mesh, like.placements))
+        return local(value.redistribute(like.device_mesh, like.placements))
 
 
 class LocalState(dict[str, Any]):

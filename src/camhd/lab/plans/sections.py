@@ -118,10 +118,9 @@ def _weights(found: Results, grid: str, problem: str, label: str) -> list[Chart]
     if view is None or view.weights is None or view.weights.layers is not None or len(view.weights.levels) < 2:
         return []
     made = view.weights
-    errors = made.errors or [None] * len(made.levels)  # type: ignore[list-item]
     series = [
-        Series(f"γ of {level}", view.steps, values, error)
-        for level, values, error in zip(made.levels, made.values, errors, strict=True)
+        Series(f"γ of {level}", view.steps, values, made.errors[i] if made.errors else None)
+        for i, (level, values) in enumerate(zip(made.levels, made.values, strict=True))
     ]
     return [Chart(f"Weights γ, {problem}, {label}", "step", "weight γ", series, note=view.name)]
 

@@ -140,7 +140,7 @@ def open_study(task: Task, storage: RDBStorage, name: str | None = None) -> Stud
     """
     optuna, spec = package(), to_json(task.spec())
     name = name or task.name()
-    study = optuna.create_study(
+    study: Study = optuna.create_study(
         study_name=name,
         storage=storage,
         direction="minimize",
@@ -158,7 +158,7 @@ def open_study(task: Task, storage: RDBStorage, name: str | None = None) -> Stud
             f"the study {name!r} exists and has another {what}: {theirs.get(what)!r}, not {ours.get(what)!r}; "
             "choose another name with 'study', or leave it out."
         )
-    return study  # type: ignore[no-any-return]
+    return study
 
 
 def sampler(task: Task) -> optuna.samplers.BaseSampler:

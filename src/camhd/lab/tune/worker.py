@@ -108,7 +108,7 @@ def _miss(study: Study, trials: list[FrozenTrial], missed: set[int]) -> None:
     for trial in trials:
         if trial.state == running and trial.number not in missed:
             missed.add(trial.number)
-            study._storage.record_heartbeat(trial._trial_id)  # type: ignore[attr-defined]
+            study._storage.record_heartbeat(trial._trial_id)  # type: ignore[attr-defined] # only a database's has it
 
 
 def _one(study: Study, objective: Objective, onlooker: Onlooker) -> None:
