@@ -3,6 +3,7 @@
 from .config import GroupRates, TreeConfig, check_hyper_lr, check_number
 from .kappa import Kappas
 from .numbers import Number, times_
+from .observer import Observer
 from .rates import RateTree
 from .state import Move, Rows, Signal, TreeState
 
@@ -11,6 +12,7 @@ __all__ = [
     "Kappas",
     "Move",
     "Number",
+    "Observer",
     "RateTree",
     "Rows",
     "Signal",

@@ -17,11 +17,12 @@ from ..combine import Ancestors, Places
 from ..combine import State as Weights
 from ..hyper import Pull, scale_factor
 from ..hyper import State as RuleState
+from .bounds import mean_factor, relative
 from .cells import Cells
 from .config import GroupRates, TreeConfig
 from .numbers import Number
 from .observer import chain_of, columns_of
-from .state import Level, NewLeaf, Signal, TreeState
+from .state import NewLeaf, Signal, TreeState
 
 
 class _New(NamedTuple):
@@ -37,10 +38,7 @@ def learn(config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, gr
     hyper = cells.times_by_group(cells.gather(signal.dots), chain_of(config, state.last_moves))
     pulls, slope = _chain_rule(config, cells, state, signal, hyper)
     # Line 2: α_i ← α_i − β_i γ_i H_i; a per-scalar level's part of it is in the signal.
-    news = [
-        _new_level(config, cells, i, state.levels[i], pulls[i], signal, groups, state.step)
-        for i in range(len(state.levels))
-    ]
+    news = [_new_level(config, cells, i, state, pulls[i], signal, groups) for i in range(len(state.levels))]
     leaves = signal.leaves
     if config.combine.settles:
         news, leaves = _settled(config, cells, state, news, leaves, groups)
@@ -74,13 +72,13 @@ def _new_level(
     config: TreeConfig,
     cells: Cells,
     i: int,
-    level: Level,
+    state: TreeState,
     pull: Tensor,
     signal: Signal,
     groups: Sequence[GroupRates],
-    step: int,
 ) -> _New:
     """H_i[G] = Σ_{p∈G} h_p, and the hyper rule's answer to it, for a level above the scalars."""
+    level = state.levels[i]
     if i == 0 and config.schedule == "global":
         return _New(level.rates, level.rule)
     name, ratio = cells.layout.names[i], cells.ratios[i]
@@ -93,7 +91,15 @@ def _new_level(
         moves = moves if ratio is None else moves * ratio.square()
         norms = cells.sum_up(i, cells.gather(signal.grads)).sqrt() * cells.sum_up(i, moves).sqrt()
     hyper = total if scale is None else total * scale
-    return _New(*config.hyper_rule.update(level.rates, Pull(hyper, norms, step), level.rule))
+    pull_on = Pull(hyper, norms, state.step)
+    if config.hyper_rule.traced and state.tracing:
+        chain = chain_of(config, state.last_moves)
+        pull_on = pull_on._replace(
+            moved=relative(cells, state.tracing, signal, config.hyper_rule.traced, i),
+            above=cells.seen_from(i, i - 1, state.levels[i - 1].rates) if i else None,
+            factor=mean_factor(cells, signal, chain, i),
+        )
+    return _New(*config.hyper_rule.update(level.rates, pull_on, level.rule))
 
 
 def _settled(
