@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 RHO = 0.998  # memory of the trace of directions
-BETA_MAX, BETA_MIN, PATIENCE = 0.1, 0.003, 10.0  # how fast rates move: at first, at last, and how soon it slows
+BETA_MAX, PATIENCE = 0.1, 10.0  # how fast rates move at first, and how soon that slows
 SPREAD = 0.95  # memory of the usual size of the cosine
 BOOST, SMALL = 2.0, 1e-3  # faster while a step is below this part of the weights
 TIE = 0.1  # pull of a rate to the one above it
@@ -129,7 +129,7 @@ class Reference:
         usual = math.sqrt(rate.square / (1 - SPREAD**rate.seen))
         y = min(max(cosine / usual, -1.0), 1.0) if usual > 0 else 0.0
         rate.against += 2.0 if cosine < 0 else 0.0
-        beta = max(BETA_MIN, BETA_MAX / (1 + rate.against / PATIENCE))
+        beta = BETA_MAX / (1 + rate.against / PATIENCE)
         step = math.sqrt(sum(c.kappa**2 * s["dd"] for c, s in mine) / sum(c.size2() for c, _ in mine))
         beta *= 1 + BOOST * (beta / BETA_MAX) * SMALL / (SMALL + step)
         beta *= min(self.factor, 1.0)

@@ -21,7 +21,8 @@ class LongHorizon(HyperRule):
     Args:
         memory: ρ of the trace.
         fast: β at first.
-        slow: β at last.
+        slow: what β does not fall below. With 0, rates fall no faster than 1/t and grow no faster than t in the long
+            run, if fast · patience is 1.
         patience: how many steps with evidence to the contrary halve β at first.
         spread: memory of the usual size of the cosine.
         boost: how much faster still, while a step is small against the weights.
@@ -42,7 +43,7 @@ class LongHorizon(HyperRule):
         self,
         memory: float = 0.998,
         fast: float = 0.1,
-        slow: float = 0.003,
+        slow: float = 0.0,
         patience: float = 10.0,
         spread: float = 0.95,
         boost: float = 2.0,
