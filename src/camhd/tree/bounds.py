@@ -27,12 +27,10 @@ def fresh(cells: Cells) -> Tracing:
 
 def seen(cells: Cells, tracing: Tracing, signal: Signal) -> Signal:
     """The same signal without what the traces hold from before a restart."""
-    counts = [cells.by_slot(tracing.kappa > 0)[slot] for slot in signal.dots]
+    on = cells.by_slot(tracing.kappa > 0)
 
     def kept(parts: dict[int, Tensor]) -> dict[int, Tensor]:
-        return {
-            s: torch.where(on.view(part.shape), part, 0) for on, (s, part) in zip(counts, parts.items(), strict=True)
-        }
+        return {slot: torch.where(on[slot].view(part.shape), part, 0) for slot, part in parts.items()}
 
     return replace(signal, dots=kept(signal.dots), grads=kept(signal.grads), moves=kept(signal.moves))
 
