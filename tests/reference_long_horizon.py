@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 RHO = 0.998  # memory of the trace of directions
-BETA_MAX, PATIENCE = 0.1, 10.0  # how fast rates move at first, and how soon that slows
+BETA_MAX, PATIENCE = 0.1, 15.0  # how fast rates move at first, and how soon that slows
 SPREAD = 0.95  # memory of the usual size of the cosine
 BOOST, SMALL = 2.0, 1e-3  # faster while a step is below this part of the weights
 TIE = 0.1  # pull of a rate to the one above it

@@ -22,7 +22,7 @@ class LongHorizon(HyperRule):
         memory: ρ of the trace.
         fast: β at first.
         slow: what β does not fall below. With 0, rates fall no faster than 1/t and grow no faster than t in the long
-            run, if fast · patience is 1.
+            run, if fast · patience is 1.5 and the sign is steady by two thirds.
         patience: how many steps with evidence to the contrary halve β at first.
         spread: memory of the usual size of the cosine.
         boost: how much faster still, while a step is small against the weights.
@@ -44,7 +44,7 @@ class LongHorizon(HyperRule):
         memory: float = 0.998,
         fast: float = 0.1,
         slow: float = 0.0,
-        patience: float = 10.0,
+        patience: float = 15.0,
         spread: float = 0.95,
         boost: float = 2.0,
         small: float = 1e-3,
