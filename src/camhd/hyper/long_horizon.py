@@ -21,9 +21,9 @@ class LongHorizon(HyperRule):
     Args:
         memory: ρ of the trace.
         fast: β at first.
-        slow: what β does not fall below. With 0, rates fall no faster than 1/t and grow no faster than t in the long
-            run, if fast · patience is 1.5 and the sign is steady by two thirds.
-        patience: how many steps with evidence to the contrary halve β at first.
+        slow: what β does not fall below. With 0, rates fall and grow like a power of t in the long run, at most
+            fast · patience, typically half of it.
+        patience: after how many steps of random sign β has halved.
         spread: memory of the usual size of the cosine.
         boost: how much faster still, while a step is small against the weights.
         small: what small is.

@@ -37,8 +37,11 @@ def seen(cells: Cells, tracing: Tracing, signal: Signal) -> Signal:
 
 def squares(cells: Cells, signal: Signal, trace: Trace) -> tuple[Tensor, Tensor]:
     """Σ d² and Σ θ² at each cell, the latter not below the floor; 0 at cells that do not move."""
-    lengths, sizes = cells.gather(signal.lengths), cells.gather(signal.sizes)
-    return lengths, torch.where(lengths > 0, torch.maximum(sizes, cells.numbers * trace.floor**2), 0)
+    if signal.squares is None:
+        lengths, sizes = cells.gather(signal.lengths), cells.gather(signal.sizes)
+        floored = torch.where(lengths > 0, torch.maximum(sizes, cells.numbers * trace.floor**2), 0)
+        signal.squares = lengths, floored
+    return signal.squares
 
 
 def relative(cells: Cells, tracing: Tracing, signal: Signal, trace: Trace, level: int) -> Tensor:

@@ -57,6 +57,7 @@ class Signal:
     # With a traced rule, of every parameter that is to move:
     lengths: dict[int, Tensor] = field(default_factory=dict)  # Σ d² per cell
     sizes: dict[int, Tensor] = field(default_factory=dict)  # Σ θ² per cell
+    squares: tuple[Tensor, Tensor] | None = None  # the two as vectors of cells, once they were asked for
 
     def __bool__(self) -> bool:
         return bool(self.dots)
