@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 RHO = 0.998  # memory of the trace of directions
-BETA_MAX, PATIENCE = 0.1, 15.0  # how fast rates move at first, and how soon that slows
+BETA_MAX, PATIENCE = 0.1, 10.0  # how fast rates move at first, and how soon that slows
+STEADY = 0.02  # how fast they follow the plain cosine, at all times
 SPREAD = 0.95  # memory of the usual size of the cosine
 BOOST, SMALL = 2.0, 1e-3  # faster while a step is below this part of the weights
 TIE = 0.1  # pull of a rate to the one above it
@@ -135,7 +136,8 @@ class Reference:
         beta *= min(self.factor, 1.0)
         if rate.parent is not None and min(rate.alpha, old[id(rate.parent)]) > 0:
             y -= TIE * math.log(rate.alpha / old[id(rate.parent)])
-        rate.alpha *= 1 + min(max(beta * y, -0.5), 0.5)
+        move = beta * y + min(self.factor, 1.0) * STEADY * cosine
+        rate.alpha *= 1 + min(max(move, -0.5), 0.5)
 
     def _caps(self, live: list[Cell], sums: dict) -> dict[str, float]:
         """(8) The largest rate of each layer: a first step of at most FIRST, then BOUND, of its weights."""

@@ -227,7 +227,7 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"memory": 1.0}, {"spread": -0.1}, {"patience": 0.0}, {"fast": 0.5}, {"slow": 0.2}, {"bound": 0.0}]
+    "wrong", [{"memory": 1.0}, {"spread": -0.1}, {"patience": 0.0}, {"fast": -0.1}, {"steady": -1.0}, {"bound": 0.0}]
 )
 def test_settings_are_checked(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"'{next(iter(wrong))}'"):

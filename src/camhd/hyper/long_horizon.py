@@ -11,7 +11,7 @@ from .base import HyperRule, Pull, State, Trace
 
 
 class LongHorizon(HyperRule):
-    """α ← α (1 + β y): rates that need no tuning, whatever the loss's scale and the first lr.
+    """α ← α (1 + β y + β₀ cos): rates that need no tuning, whatever the loss's scale and the first lr.
 
     The gradient meets a trace of the past directions instead of the last one alone. Its cosine, per group of every
     level, is divided by its usual size, so that y lies in [−1, 1] and a weak but steady sign counts as much as a strong
@@ -21,8 +21,7 @@ class LongHorizon(HyperRule):
     Args:
         memory: ρ of the trace.
         fast: β at first.
-        slow: what β does not fall below. With 0, rates fall and grow like a power of t in the long run, at most
-            fast · patience, typically half of it.
+        steady: how fast a rate follows the plain cosine besides, at all times.
         patience: after how many steps of random sign β has halved.
         spread: memory of the usual size of the cosine.
         boost: how much faster still, while a step is small against the weights.
@@ -43,8 +42,8 @@ class LongHorizon(HyperRule):
         self,
         memory: float = 0.998,
         fast: float = 0.1,
-        slow: float = 0.0,
-        patience: float = 15.0,
+        steady: float = 0.02,
+        patience: float = 10.0,
         spread: float = 0.95,
         boost: float = 2.0,
         small: float = 1e-3,
@@ -59,9 +58,10 @@ class LongHorizon(HyperRule):
         for name, value in {"patience": patience, "small": small, "first": first, "bound": bound}.items():
             if not value > 0:
                 raise ValueError(f"'{name}' must be above 0, got {value}.")
-        if not 0 <= slow <= fast <= 0.5 / (1 + boost):
-            raise ValueError(f"'slow' and 'fast' must be 0 <= slow <= fast <= 0.5/(1 + boost), got {slow} and {fast}.")
-        self.fast, self.slow, self.patience, self.spread = fast, slow, patience, spread
+        for name, value in {"fast": fast, "steady": steady, "boost": boost, "tie": tie, "floor": floor}.items():
+            if not value >= 0:
+                raise ValueError(f"'{name}' must be 0 or more, got {value}.")
+        self.fast, self.steady, self.patience, self.spread = fast, steady, patience, spread
         self.boost, self.small, self.tie = boost, small, tie
         self.traced = Trace(memory, first, bound, floor)
 
@@ -80,14 +80,11 @@ class LongHorizon(HyperRule):
         usual = (square / (1 - self.spread**seen)).sqrt()
         y = (cosine / torch.where(live, usual, 1)).clamp(-1, 1)
         against = state["against"] + (1 - cosine.sign())
-        beta = (self.fast / (1 + against / self.patience)).clamp_min(self.slow)
-        beta = (
-            pull.factor.clamp_max(1)
-            * beta
-            * (1 + self.boost * (beta / self.fast) * self.small / (self.small + pull.moved))
-        )
+        fading = 1 / (1 + against / self.patience)
+        beta = self.fast * fading * (1 + self.boost * fading * self.small / (self.small + pull.moved))
         if pull.above is not None:
             y = y - self.tie * torch.where((rates > 0) & (pull.above > 0), (rates / pull.above).log(), 0)
         new = {"square": square, "seen": seen, "against": against}
-        moved = rates * (1 + (beta * y).clamp(-0.5, 0.5))
+        step = pull.factor.clamp_max(1) * (beta * y + self.steady * cosine)
+        moved = rates * (1 + step.clamp(-0.5, 0.5))
         return torch.where(live, moved, rates), {name: torch.where(live, new[name], state[name]) for name in new}
