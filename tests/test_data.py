@@ -123,10 +123,45 @@ def test_a_python_without_its_reference_is_told(tmp_path, monkeypatch):
         data.load("text", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["digets", "", "mnist:3", "text:", "text:x", "text:-1", "MNIST"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "digets",
+            "",
+            "MNIST",
+            "mnist:",
+            "mnist:0",
+            "mnist:60001",
+            "mnist:x",
+            "digits:9x9",
+            "digits:32x8",
+            "digits:0x0",
+        ),
+        *("mnist:32x32", "diabetes:3", "text:", "text:x", "text:-1"),
+    ],
+)
 def test_an_unknown_name_or_option_is_refused(name):
     with pytest.raises(ValueError, match=r"data set|option"):
         data.load(name)
+
+
+def test_a_part_of_the_training_images_comes_with_the_whole_test_set():
+    whole, part = data.load("digits"), data.load("digits:100")
+    assert part.name == "digits:100"
+    assert torch.equal(part.train.inputs, whole.train.inputs[:100])
+    assert torch.equal(part.test.targets, whole.test.targets)
+    assert part.fingerprint != whole.fingerprint
+    with pytest.raises(ValueError, match="option"):
+        data.load("digits:1438")
+
+
+def test_larger_digits_have_squares_for_pixels():
+    small, large = data.load("digits").train.inputs, data.load("digits:32x32").train.inputs
+    assert large.shape == (1437, 1, 32, 32)
+    for down in range(4):
+        for right in range(4):
+            assert torch.equal(large[:, :, down::4, right::4], small)
 
 
 # One's own

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import camhd
@@ -42,6 +42,9 @@ VALUES = st.recursive(
 
 @settings(deadline=None)
 @given(VALUES)
+@example(
+    {"nan": math.nan, "-inf": [math.inf, -math.inf], "words": ['"nan"', 'a "inf" b', "nan,", "\\"], "inf": {"nan": 1}}
+)
 def test_what_is_written_is_read_back(value):
     again = text.from_json(text.to_json(value))
     assert repr(again) == repr(value)  # nan is not equal to itself
@@ -88,10 +91,16 @@ def test_the_id_is_readable_and_depends_on_all_that_decides_the_run():
         "model": "ffnn:9",
         "data": "mnist",
         "optimizer": "sgd",
+        "stop_loss": 0.29,
     }
     ids = {replace(CONFIG, **{name: value}).id for name, value in changes.items()}
     assert len(ids | {CONFIG.id}) == len(changes) + 1
-    assert set(changes) | {"label"} == set(CONFIG.as_dict()) - {"format", "id"}
+    assert set(changes) | {"label"} == set(replace(CONFIG, stop_loss=0.0).as_dict()) - {"format", "id"}
+
+
+def test_an_entry_that_came_later_changes_no_id_and_no_file_where_it_is_not_used():
+    assert CONFIG.id == "digits-ffnn-8-adam-seed0-36a43766"
+    assert "stop_loss" not in CONFIG.as_dict()
 
 
 def test_a_label_and_the_order_of_options_decide_nothing():
@@ -255,6 +264,18 @@ def test_a_damaged_result_counts_as_unfinished(tmp_path, damage):
     assert run.status == "unfinished"
     assert "counts as unfinished" in run.problems[0]
     assert run.final == {"valid_accuracy": 0.5}
+
+
+def test_a_traceback_in_place_of_a_result_is_a_failed_run(tmp_path):
+    with records.InFolder(tmp_path, CONFIG) as record:
+        record.append({"kind": "start"})
+    (record.path / "failure.txt").write_text("Traceback\n  File …\nValueError: no such layer\n\n")
+    run = records.read(record.path)
+    assert run.status == "failed"
+    assert run.failure.startswith("Traceback")
+    assert run.problems[0].startswith("the run failed: ValueError: no such layer (")
+    finished = write(tmp_path, resume=True)
+    assert (finished.status, finished.failure, finished.problems) == ("finished", "", ())
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path):

@@ -83,7 +83,8 @@ class Backend:
         if self._fused is None and before is not None and all(a is b for a, b in zip(before, now, strict=True)):
             return None  # it was not to be, and nothing has changed
         self._fused, self._decided_for = None, now
-        self._why_not = why_no_numba() or _why_not_this(rule, tree, groups)
+        divided = "the parameters are divided over processes" if tree.cells.divided is not None else None
+        self._why_not = divided or why_no_numba() or _why_not_this(rule, tree, groups)
         if self._why_not is None:
             from .fused import Fused
 

@@ -14,7 +14,10 @@ from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
 from . import data, show
 from .report import report
+from .reproduce import reproduce
+from .sweep import sweep
 from .train import compare, show_runs, train
+from .tune import tune
 
 T = TypeVar("T")
 
@@ -34,8 +37,11 @@ app = typer.Typer(
 
 app.command()(compare)
 app.command()(train)
+app.command()(sweep)
+app.command()(tune)
 app.command("show")(show_runs)
 app.command()(report)
+app.command()(reproduce)
 app.add_typer(data.app, name="data")
 
 

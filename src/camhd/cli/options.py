@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import shlex
 import sys
 import traceback
@@ -16,7 +16,7 @@ import typer
 from ..lab import data as datasets
 from ..lab import models
 from ..lab.records import RunLockedError
-from ..lab.train import Job, own
+from ..lab.train import Job, leads, own
 
 T = TypeVar("T")
 
@@ -26,11 +26,11 @@ _TRAINING, _RECORDS = "Training", "Records"
 
 Model = Annotated[
     str,
-    typer.Option(help=f"{', '.join(models.describe())}; or your own function, as FILE.py:FUNCTION."),
+    typer.Option(help=f"{', '.join(models.describe())}; or your own function, as FILE.py:FUNCTION or module:function."),
 ]
 Data = Annotated[
     str,
-    typer.Option(help=f"{', '.join(datasets.NAMES)}; or your own function, as FILE.py:FUNCTION."),
+    typer.Option(help=f"{', '.join(datasets.NAMES)}; or your own function, as FILE.py:FUNCTION or module:function."),
 ]
 Epochs = Annotated[int, typer.Option(help="Passes over the training set.", rich_help_panel=_TRAINING)]
 BatchSize = Annotated[
@@ -79,6 +79,14 @@ Threads = Annotated[
         help="Threads of the CPU.", show_default="1 for small networks, else torch's choice", rich_help_panel=_TRAINING
     ),
 ]
+Parallel = Annotated[
+    str | None,
+    typer.Option(
+        help="ddp or fsdp: the processes that torchrun has started share the run.",
+        show_default="one process",
+        rich_help_panel=_TRAINING,
+    ),
+]
 RatesEvery = Annotated[
     int | None,
     typer.Option(
@@ -99,11 +107,15 @@ def checked(context: typer.Context, call: Callable[[], T]) -> T:
     try:
         return call()
     except (datasets.DataError, RunLockedError, FileExistsError) as error:
+        if not leads(context.params.get("parallel")):  # the first of the processes that share a run says it
+            raise typer.Exit(1) from None
         print(_in_options(context, str(error)), file=sys.stderr)
         raise typer.Exit(1) from None
     except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
         if _in_own_file(context, error):
             raise
+        if not leads(context.params.get("parallel")):
+            raise typer.Exit(2) from None
         raise typer.BadParameter(_in_options(context, str(error))) from None
 
 
@@ -144,29 +156,17 @@ def _is_small(job: Job) -> bool:
 
 
 def own_or_name(text: str) -> Any:
-    """A name of the catalogs as it is; FILE.py:FUNCTION as the function."""
-    path, _, name = text.rpartition(":")
-    if not path.endswith(".py"):
-        return text
-    file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"there is no file {path!r}, which should hold the function {name!r}.")
-    spec = importlib.util.spec_from_file_location(file.stem, file.resolve())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)  # so that what it defines can be found by name
-    spec.loader.exec_module(module)
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ValueError(f"{path!r} must hold a function {name!r}, but does not.")
-    return function
+    """A name of the catalogs as it is; FILE.py:FUNCTION or module:function, here or installed, as the function."""
+    own.look_in(str(Path.cwd()))
+    return own.find(text)
 
 
 def same_command(context: typer.Context, *more: str, without: Sequence[str] = ()) -> str:
     """The command line that was given, to be typed again."""
     as_module = Path(sys.argv[0]).parts[-2:] == ("camhd", "__main__.py")
     words = ["python", "-m", "camhd"] if as_module else ["camhd"]
+    if context.params.get("parallel") is not None:
+        words = ["torchrun", f"--nproc-per-node={os.environ.get('LOCAL_WORLD_SIZE', 2)}", "-m", "camhd"]
     words.append(str(context.info_name))
     for parameter in given(context, *without):
         words += _words(parameter, context.params[parameter.name])
@@ -187,6 +187,8 @@ def _words(parameter: Any, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [_option(parameter) if value else max(parameter.secondary_opts, key=len)]
     values = value if isinstance(value, (list, tuple)) else [value]
+    if parameter.param_type_name == "argument":
+        return [str(one) for one in values]
     return [word for one in values for word in (_option(parameter), str(one))]
 
 

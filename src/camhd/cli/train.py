@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,14 +16,14 @@ from ..lab import records, report
 from ..lab.compare import OPTIMIZERS, Entrant, parse_option, plan, split_entrants, tables
 from ..lab.records.read import RESULT
 from ..lab.records.text import to_json
-from ..lab.train import Job, Settings, again, execute, prepare
+from ..lab.train import Job, Settings, again, check_started, execute, leads, prepare
 from . import options as o
 from . import runs as shown
 from . import show
 from .progress import watching
 
 _KNOWN = ", ".join(registry.names())
-_OF_RECORDS = ("config", "folder", "resume", "overwrite", "minutes", "threads", "json")
+_OF_RECORDS = ("config", "folder", "resume", "overwrite", "minutes", "threads", "parallel", "json")
 
 
 def compare(
@@ -115,10 +116,14 @@ def train(
     dtype: o.Dtype = "float32",
     device: o.Device = "cpu",
     threads: o.Threads = None,
+    parallel: o.Parallel = None,
     rates_every: o.RatesEvery = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Run a record again: its folder, or its config.json.", rich_help_panel="Records"),
+        typer.Option(
+            help="Run a record again: its folder, or its config.json; or train with the best.json of camhd tune.",
+            rich_help_panel="Records",
+        ),
     ] = None,
     folder: o.Folder = Path("runs"),
     resume: Annotated[
@@ -134,8 +139,10 @@ def train(
     """Train once, and keep a record of it.
 
     The record is a folder with config.json, history.jsonl and result.json; `camhd show` and `camhd report` read it.
-    Ctrl-C stops between two steps; --resume goes on from there.
+    Ctrl-C stops between two steps; --resume goes on from there. With --parallel, start it with torchrun:
+    torchrun --nproc-per-node=2 -m camhd train --parallel ddp …
     """
+    o.checked(context, lambda: check_started(parallel))
     settings = o.checked(
         context,
         lambda: Settings(
@@ -151,7 +158,9 @@ def train(
         ),
     )
     command = o.same_command(context, "--resume", without=("overwrite",))
-    (run,) = _carry_out(context, [job], folder, resume, minutes, command, overwrite, every_epoch=True)
+    (run,) = _carry_out(context, [job], folder, resume, minutes, command, overwrite, True, parallel)
+    if not leads(parallel):
+        return
     if json:
         print(to_json(shown.as_dict(run), indent=1))
         return
@@ -237,9 +246,18 @@ def _again(context: typer.Context, config: Path, threads: int | None) -> Job:
         raise ValueError(
             f"'config' has all settings of the run, so '{others[0]}' cannot be given with it; leave it out."
         )
-    job = again(records.read(config if config.is_dir() else config.parent).config)
+    job = again(_read_config(config))
     o.set_threads(threads, job)
     return job
+
+
+def _read_config(path: Path) -> records.RunConfig:
+    if not path.is_file():
+        return records.read(path).config
+    try:
+        return records.RunConfig.from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"'config' {str(path)!r} cannot be read: {error}") from None
 
 
 def _carry_out(
@@ -251,16 +269,20 @@ def _carry_out(
     same: str,
     overwrite: bool | None = None,
     every_epoch: bool = False,
+    parallel: str | None = None,
 ) -> list[records.Run]:
     """All jobs, one after another; Ctrl-C says how to go on."""
     begin_again = not resume if overwrite is None else overwrite
     runs: list[records.Run] = []
+    alone = leads(parallel)  # the others of a shared run are silent
     try:
-        with watching(len(jobs), every_epoch) as watcher:
+        with watching(len(jobs), every_epoch) if alone else nullcontext() as watcher:
             for job in jobs:
-                carry_out = partial(execute, job, folder, resume, begin_again, minutes, watcher)
+                carry_out = partial(execute, job, folder, resume, begin_again, minutes, watcher, parallel)
                 runs.append(o.checked(context, carry_out))
     except (KeyboardInterrupt, SystemExit) as stop:
+        if not alone:
+            raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
         done = sum((folder / job.config.id / RESULT).exists() for job in jobs)
         count = "" if len(jobs) == 1 else f" {done} of {len(jobs)} runs are finished."
         print(f"\nStopped.{count} To go on:\n  {same}", file=sys.stderr)

@@ -62,7 +62,7 @@ class Network(Combination):
     def gradient(self, state: State, places: Places, hyper: Tensor) -> State:
         scaled, hidden = self._hidden(state, places)
         weight = (hyper * places.unit).reshape(-1)  # h · u at each place
-        scaled, hidden = scaled.reshape(len(weight), -1), hidden.reshape(len(weight), -1)
+        scaled, hidden = (at.reshape(len(weight), at.shape[-1]) for at in (scaled, hidden))  # of no place at all, too
         back = weight[:, None] * (1 - hidden**2) * state["w2"]
         return {"mean": weight @ scaled, "w1": back.T @ scaled, "b1": back.sum(0), "w2": weight @ hidden}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .base import Ancestors, Combination, Places, State
@@ -88,7 +87,7 @@ class Regularized(Combination):
         return places.rates[-1]
 
     def shares(self, state: State, places: Places) -> Sequence[Tensor]:
-        return [torch.ones_like(places.rates[0]).flatten()[:1].squeeze()] * len(places.rates)
+        return [places.rates[0].new_ones(())] * len(places.rates)
 
     def settle(
         self, path: Sequence[str], last: Tensor, virtual: Tensor, above: Ancestors, hyper_lr: Tensor | float

@@ -59,6 +59,19 @@ class Layout:
     layer_of_slot: tuple[int, ...]
 
     @property
+    def whole(self) -> Layout:
+        """The layout of all processes, where the parameters are divided over several."""
+        return self
+
+    def members(self, level: int, family: Family) -> Sequence[int]:
+        """The numbers that a family's rates have among the family's."""
+        return range(family.count)
+
+    def scalars(self, slot: int) -> Sequence[int]:
+        """The numbers that a tensor's scalars have in it."""
+        return range(self.slots[slot].numel)
+
+    @property
     def levels(self) -> tuple[Level, ...]:
         coarse = tuple(partition.level for partition in self.partitions)
         return coarse if self.leaf is None else (*coarse, self.leaf)

@@ -82,6 +82,17 @@ def _owner(module: nn.Module) -> Owner:
     return Owner()
 
 
+def unwrapped(name: str) -> str:
+    """The name without what torch.compile and other wrappers put into it.
+
+    >>> unwrapped("_orig_mod.fc1.weight")
+    'fc1.weight'
+    """
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
 def split_name(name: str) -> tuple[str, str]:
     """The layer and the name inside it: ``fc1.weight`` → ``("fc1", "weight")``.
 
@@ -90,8 +101,7 @@ def split_name(name: str) -> tuple[str, str]:
     >>> split_name("fc.parametrizations.weight.original0")
     ('fc', 'weight.original0')
     """
-    for wrapper in _WRAPPERS:
-        name = name.replace(wrapper, "")
+    name = unwrapped(name)
     parametrized = _PARAMETRIZED.match(name)
     if parametrized:
         layer, local = parametrized["layer"], parametrized["local"]
@@ -121,7 +131,7 @@ def slots_of(groups: Sequence[Mapping[str, Any]], owners: Mapping[str, Owner] | 
         gates, part = _gates(layer, local, owner, recurrent_width)
         owner = owner or Owner()
         slots.append(
-            Slot(position, name, shape, index, group_name, layer, local, gates, part,
+            Slot(position, unwrapped(name), shape, index, group_name, layer, local, gates, part,
                  owner.transposed, owner.channel_groups)
         )  # fmt: skip
     return slots

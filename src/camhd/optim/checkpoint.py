@@ -44,7 +44,7 @@ def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any],
     entries = [saved["state"].get(index, {}) for index in indices]
     _check_tensors(optimizer, entries)
     cells, state = restore(optimizer._tree, header, entries, [group["lr0"] for group in groups])
-    rest = {index: _base_entries(found) for index, found in zip(indices, entries, strict=True)}
+    rest = {index: _base_entries(optimizer, i, entries[i]) for i, index in enumerate(indices)}
     if isinstance(optimizer.rule, Wrapped):
         optimizer.rule.inner.load_state_dict(saved["inner"])
     optimizer._tree.adopt(cells, state)
@@ -52,13 +52,20 @@ def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any],
     _undo_casts(optimizer, rest.values())
 
 
-def _base_entries(entries: Mapping[str, Any]) -> dict[str, Any]:
+def _base_entries(optimizer: Optimizer, slot: int, entries: Mapping[str, Any]) -> dict[str, Any]:
     """What torch is to load.
 
     Not the rates, which it would cast to the parameter's dtype; and copies, because it would share tensors with
-    the saved dict, and so with another optimizer that loads it or wrote it.
+    the saved dict, and so with another optimizer that loads it or wrote it. Of a parameter that is divided over
+    processes, a DTensor divided as it is.
     """
     mine = {name: value for name, value in entries.items() if not is_tree_entry(name)}
+    shards = optimizer._shards
+    like = None if shards is None else shards.likes[slot]
+    if shards is not None and like is not None:
+        for name, value in mine.items():
+            if isinstance(value, Tensor) and value.shape == like.shape:
+                mine[name] = shards.wrap(slot, shards.part(slot, value))
     return {name: value.clone() if isinstance(value, Tensor) else value for name, value in mine.items()}
 
 
@@ -84,7 +91,8 @@ def _checked_groups(optimizer: Optimizer, saved: Mapping[str, Any]) -> list[dict
     if header is None:
         raise ValueError(
             f"the state was not written by a camhd optimizer (it has no {HEADER!r} header), so it has no learning "
-            f"rates to go on with; load a state that camhd.{kind} wrote."
+            f"rates to go on with; load a state that camhd.{kind} wrote, not flattened (torch's "
+            "flatten_optimizer_state_dict keeps only what the base optimizer has)."
         )
     if header.get("rule") != optimizer.rule.name:
         raise ValueError(
@@ -108,12 +116,12 @@ def _checked_groups(optimizer: Optimizer, saved: Mapping[str, Any]) -> list[dict
 
 
 def _check_tensors(optimizer: Optimizer, entries: list[Mapping[str, Any]]) -> None:
-    for slot, param, found in zip(optimizer._tree.layout.slots, optimizer._all_params(), entries, strict=True):
+    for slot, found in zip(optimizer._tree.layout.whole.slots, entries, strict=True):
         for name, value in found.items():
             if is_tree_entry(name) or not isinstance(value, Tensor) or name == "step":
                 continue
-            if value.shape != param.shape:
+            if value.shape != slot.shape:
                 raise ValueError(
                     f"{name!r} of parameter {slot.name!r} has shape {tuple(value.shape)} in the state, but the "
-                    f"parameter has {tuple(param.shape)}; it was saved from another model."
+                    f"parameter has {slot.shape}; it was saved from another model."
                 )

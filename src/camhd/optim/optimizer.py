@@ -5,18 +5,32 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..backends import Backend
-from ..levels import lay_out, owners_of, slots_of
+from ..levels import Layout, lay_out, owners_of, slots_of
 from ..rules import TRACE, Batch, Rule, new_trace
-from ..tree import GroupRates, RateTree, TreeConfig, check_hyper_lr, check_number
+from ..tree import (
+    GroupRates,
+    LocalState,
+    RateTree,
+    Shards,
+    TreeConfig,
+    check_hyper_lr,
+    check_number,
+    find_shards,
+    local,
+    local_grad,
+    localize,
+)
 from . import checkpoint
 from .hooks import hooked
 from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
+from .refused import refuse_flattened, refuse_zero
 from .show import describe
 
 
@@ -42,6 +56,7 @@ class Optimizer(torch.optim.Optimizer):
         model: nn.Module | None = None,
     ) -> None:
         check_known(options, type(self).__name__)
+        refuse_zero(type(self).__name__)
         settings: dict[str, Any] = {name: value for name, value in options.items() if name in WHOLE_TREE}
         config = TreeConfig.make(**settings, default_combine_lr=paper.combine_lr)
         hyper_lr = options.get("hyper_lr")
@@ -59,7 +74,7 @@ class Optimizer(torch.optim.Optimizer):
             model, params = params, params.named_parameters()
         self._owners = None if model is None else owners_of(model)
         super().__init__(params, defaults)
-        layout = lay_out(config.levels, slots_of(self.param_groups, self._owners))
+        layout = self._lay_out()
         betas = [self._rates_of(self.param_groups[0]).beta(name) for name in layout.names]
         config.combine.check(layout.names, betas)
         self.tree = RateTree(config, layout, self._lr0s(), float(defaults["lr"]), self._all_params())
@@ -95,8 +110,7 @@ class Optimizer(torch.optim.Optimizer):
             group = self.param_groups[-1]
             self._admit(group)
             if self.tree is not None:
-                layout = lay_out(self.config.levels, slots_of(self.param_groups, self._owners))
-                self.tree.grow(layout, self._lr0s(), self._all_params())
+                self.tree.grow(self._lay_out(), self._lr0s(), self._all_params())
         except Exception:
             self.param_groups.pop()
             raise
@@ -129,12 +143,19 @@ class Optimizer(torch.optim.Optimizer):
         assert self.tree is not None
         return self.tree
 
+    @property
+    def _shards(self) -> Shards | None:
+        """How the parameters are divided over processes, if they are."""
+        divided = self._tree.cells.divided
+        return None if divided is None else divided.shards
+
     def rates(self) -> dict[str, Any]:
         """The learned rates now, by level and name, root first.
 
         One number for each global, group, block, layer or gate; a tensor for the units of a layer and
-        for the scalars of a parameter. What a scheduler or `decay` make of them is not included. A rate
-        that param groups of different lr share is given as it is for the optimizer's own lr.
+        for the scalars of a parameter (a DTensor, where the parameter is one). What a scheduler or `decay`
+        make of them is not included. A rate that param groups of different lr share is given as it is for
+        the optimizer's own lr.
         """
         return self._tree.rates(self._group_rates())
 
@@ -168,6 +189,7 @@ class Optimizer(torch.optim.Optimizer):
                     f"'{name}' holds for the whole tree and cannot be set for one param group, got {group[name]!r}; "
                     f"pass it to the optimizer. A group may have its own {', '.join(PER_GROUP)}."
                 )
+        refuse_flattened(group["params"], type(self).__name__)
         _check_lr(group["lr"])
         group["lr0"] = float(group["lr"])
         group["last_move"] = None
@@ -212,7 +234,7 @@ class Optimizer(torch.optim.Optimizer):
             if self.config.hyper_rule.traced and TRACE not in self.state[p]:
                 self.state[p][TRACE] = new_trace(_real(p))
         spread = self.config.schedule == "all"
-        return Batch(
+        batch = Batch(
             group=index,
             options=group,
             last=group["last_move"] or {},
@@ -222,6 +244,17 @@ class Optimizer(torch.optim.Optimizer):
             params=[_real(p) for _, p in params],
             grads=[_real(p.grad) for _, p in params if p.grad is not None],
             states=[self.state[p] for _, p in params],
+        )
+        shards = self._shards
+        return batch if shards is None else self._parts_of(batch, shards)
+
+    def _parts_of(self, batch: Batch, shards: Shards) -> Batch:
+        """This process's parts of parameters, gradients and states that are divided over several."""
+        return replace(
+            batch,
+            params=[local(p) for p in batch.params],
+            grads=[local_grad(g, p) for g, p in zip(batch.grads, batch.params, strict=True)],
+            states=[LocalState(state, slot, shards) for state, slot in zip(batch.states, batch.slots, strict=True)],
         )
 
     def _rates_of(self, group: Mapping[str, Any]) -> GroupRates:
@@ -235,7 +268,14 @@ class Optimizer(torch.optim.Optimizer):
         return [group["lr0"] for group in self.param_groups]
 
     def _all_params(self) -> list[Tensor]:
-        return [_real(p.detach()) for group in self.param_groups for p in group["params"]]
+        """What this process has of each parameter."""
+        return [_real(local(p.detach())) for group in self.param_groups for p in group["params"]]
+
+    def _lay_out(self) -> Layout:
+        """Who shares a rate with whom; of parameters that are divided over processes, this process's part."""
+        shards = find_shards(self.param_groups)
+        layout = lay_out(self.config.levels, slots_of(self.param_groups, self._owners))
+        return layout if shards is None else localize(layout, shards)
 
 
 def _real(tensor: Tensor) -> Tensor:

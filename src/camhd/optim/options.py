@@ -57,6 +57,7 @@ class HyperOptions(TypedDict, total=False):
 
 
 PER_GROUP = ("hyper_lr", "lr_limit", "maximize")
+TORCHS_OWN = ("foreach", "fused", "capturable", "differentiable")  # how torch.optim carries out a step
 WHOLE_TREE = tuple(name for name in HyperOptions.__annotations__ if name not in (*PER_GROUP, "backend"))
 
 
@@ -71,6 +72,11 @@ def check_known(options: Mapping[str, Any], owner: str) -> None:
     """Refuse an option that does not exist, and name the nearest one."""
     known = list(HyperOptions.__annotations__)
     for name in options:
+        if name in TORCHS_OWN:
+            raise TypeError(
+                f"{owner} has no option {name!r}, got {options[name]!r}; leave it out: how a step is carried out is "
+                "chosen by itself, or by 'backend'."
+            )
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def describe(optimizer: Optimizer) -> str:
     """Levels, how many rates each has, their range and weight, and how they learn."""
     tree, config = optimizer._tree, optimizer.config
-    layout, state = tree.layout, tree.state
+    layout, state = tree.layout.whole, tree.state
     scalars = sum(slot.numel for slot in layout.slots)
     lines = [
         f"{type(optimizer).__name__} ({optimizer.rule.name}) over {len(layout.slots)} tensors, {scalars:,} scalars"
@@ -23,10 +23,12 @@ def describe(optimizer: Optimizer) -> str:
     levels = [[level.rates] for level in state.levels] + (
         [[leaf.rates for leaf in state.leaves]] if state.leaves else []
     )
-    for name, rates in zip(layout.names, levels, strict=True):
+    counts = [partition.count for partition in layout.partitions] + ([scalars] if state.leaves else [])
+    for name, rates, count in zip(layout.names, levels, counts, strict=True):
         weight = weights.get(name)
         shown = f"{weight:.3f}" if isinstance(weight, float) else "by layer"
-        rows.append((name, f"{sum(r.numel() for r in rates):,}", shown, _range(rates)))
+        part = " (here)" if sum(r.numel() for r in rates) < count else ""  # of rates divided over processes
+        rows.append((name, f"{count:,}", shown, _range(rates) + part))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for row in rows:
         lines.append(f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip())

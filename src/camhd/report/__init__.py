@@ -4,8 +4,22 @@ with camhd.report.RateLogger(opt, to="rates.csv", every=100):
     ...  # train as usual
 """
 
+from .flat import scalars
+from .lightning import lightning_callback
 from .logger import RateLogger
+from .moving import effective
 from .reading import groups, rate, snapshot, weights
 from .summary import QUANTILES, SAMPLE
 
-__all__ = ["QUANTILES", "SAMPLE", "RateLogger", "groups", "rate", "snapshot", "weights"]
+__all__ = [
+    "QUANTILES",
+    "SAMPLE",
+    "RateLogger",
+    "effective",
+    "groups",
+    "lightning_callback",
+    "rate",
+    "scalars",
+    "snapshot",
+    "weights",
+]

@@ -1,23 +1,26 @@
-"""`RateLogger`: rates and weights to a CSV file, to TensorBoard or to any function, every so many steps."""
+"""`RateLogger`: rates and weights to a CSV file, to TensorBoard, to other loggers or to any function."""
 
 from __future__ import annotations
 
 import csv
+import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from typing_extensions import Self
 
 from ..optim import Optimizer
+from .flat import Record, numbers, scalars, tag
+from .moving import moving
 from .reading import LIMIT, groups, snapshot, weights
-from .summary import BINS, QUANTILES
+from .shell import inside
+from .summary import BINS
 
-Record: TypeAlias = dict[str, Any]
 COLUMNS = ("step", "kind", "level", "name", "value")
 
 
@@ -28,8 +31,9 @@ class RateLogger:
 
     Args:
         optimizer: any torch optimizer.
-        to: the path of a CSV file (one row for each number: step, kind, level, name, value), a TensorBoard
-            `SummaryWriter`, or a function of the step and of `{"rates": snapshot, "weights": weights}`.
+        to: the path of a CSV file (one row for each number: step, kind, level, name, value); a TensorBoard
+            `SummaryWriter`; anything that takes `scalars` and a step by `log_metrics` or `log` (a Lightning logger, a
+            W&B run, `mlflow`); or a function of the step and of `{"rates": snapshot, "weights": weights}`.
         every: how many steps lie between two entries; None to write only when `log()` is called.
         limit: up to how many rates of a level are written one by one.
         append: go on writing to a CSV file that is there, instead of writing a new one.
@@ -53,13 +57,14 @@ class RateLogger:
         limit: int = LIMIT,
         append: bool = False,
     ) -> None:
+        optimizer = inside(optimizer)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"RateLogger needs a torch.optim.Optimizer, got {type(optimizer).__name__}.")
         if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
             raise ValueError(f"'every' must be a number of steps from 1 on, or None for log() alone, got {every!r}.")
         self.optimizer, self.every, self.limit = optimizer, every, limit
         self.steps = 0  # of an optimizer that does not count them itself
-        self._sink: _Sink | None = _sink(to, lambda: groups(optimizer, limit), append)
+        self._sink: _Sink | None = _sink(to, optimizer, limit, append)
         self._hook = optimizer.register_step_post_hook(self._after_step)
 
     @property
@@ -122,7 +127,7 @@ class _Csv(_Sink):
             self.rows.writerow(COLUMNS)
 
     def write(self, step: int, record: Record) -> None:
-        self.rows.writerows((step, *row) for row in _numbers(record, self.names()))
+        self.rows.writerows((step, *row) for row in numbers(record, self.names()))
         self.file.flush()
 
     def close(self) -> None:
@@ -130,13 +135,16 @@ class _Csv(_Sink):
 
 
 class _TensorBoard(_Sink):
-    def __init__(self, writer: Any, names: Callable[[], Mapping[str, list[str] | None]]) -> None:
-        self.writer, self.names = writer, names
+    def __init__(
+        self, writer: Any, names: Callable[[], Mapping[str, list[str] | None]], optimizer: torch.optim.Optimizer
+    ) -> None:
+        self.writer, self.names, self.optimizer = writer, names, optimizer
 
     def write(self, step: int, record: Record) -> None:
-        for kind, level, name, value in _numbers(record, self.names()):
-            tag = f"{kind}s/{level}" if name in ("", level) else f"{kind}s/{level}/{name}"
-            self.writer.add_scalar(tag, value, step)
+        for name, value in moving(self.optimizer).items():
+            self.writer.add_scalar(name, value, step)
+        for kind, level, name, value in numbers(record, self.names()):
+            self.writer.add_scalar(tag(kind, level, name), value, step)
         for level, found in record["rates"].items():
             if found.get("histogram") and found["histogram"]["low"] is not None:
                 self._histogram(f"rates (log10)/{level}", found["histogram"], step)
@@ -153,32 +161,31 @@ class _TensorBoard(_Sink):
         self.writer.flush()
 
 
-def _sink(to: Any, names: Callable[[], Mapping[str, list[str] | None]], append: bool) -> _Sink:
+class _Metrics(_Sink):
+    def __init__(self, log: Callable[..., Any], optimizer: torch.optim.Optimizer, limit: int) -> None:
+        self.log, self.optimizer, self.limit = log, optimizer, limit
+
+    def write(self, step: int, record: Record) -> None:
+        self.log(scalars(self.optimizer, self.limit), step=step)
+
+
+def _sink(to: Any, optimizer: torch.optim.Optimizer, limit: int, append: bool) -> _Sink:
+    def names() -> Mapping[str, list[str] | None]:
+        return groups(optimizer, limit)
+
     if isinstance(to, (str, os.PathLike)):
         return _Csv(Path(to), names, append)
     if hasattr(to, "add_scalar"):
-        return _TensorBoard(to, names)
+        return _TensorBoard(to, names, optimizer)
+    log = getattr(to, "log_metrics", None) or getattr(to, "log", None)
+    if callable(log) and "step" in inspect.signature(log).parameters:  # Python's own logging has another log()
+        return _Metrics(log, optimizer, limit)
     if callable(to):
         return _Sink(to)
     raise TypeError(
-        f"'to' must be the path of a CSV file, a TensorBoard SummaryWriter or a function, got {type(to).__name__}."
+        "'to' must be the path of a CSV file, a TensorBoard SummaryWriter or a function, or have log_metrics() or "
+        f"log() with a step, got {type(to).__name__}."
     )
-
-
-def _numbers(record: Record, names: Mapping[str, list[str] | None]) -> Iterator[tuple[str, str, str, float]]:
-    """Kind, level, name and value of every number of a record."""
-    for level, found in record["rates"].items():
-        if "values" in found:
-            for name, value in zip(names.get(level) or [], found["values"], strict=True):
-                yield "rate", level, name, value
-        else:
-            for name, value in zip(QUANTILES, found["quantiles"], strict=True):
-                yield "rate", level, name, value
-    for key, value in record["weights"].items():
-        if isinstance(value, Mapping):  # a layer with weights of its own
-            yield from (("weight", level, key, weight) for level, weight in value.items())
-        else:
-            yield "weight", key, "", value
 
 
 def _check_columns(path: Path) -> None:

@@ -120,7 +120,12 @@ def count_steps(batches: Sequence[Batch]) -> None:
 
 
 def check_betas(options: Options) -> None:
-    """Refuse betas outside [0, 1)."""
+    """Refuse betas outside [0, 1), and tensors, which torch's Adam has for CUDA graphs alone."""
+    if any(isinstance(beta, Tensor) for beta in options["betas"]):
+        raise ValueError(
+            f"betas must be either both floats or both Tensors, and here both floats, got {options['betas']}; "
+            "take betas=(float(beta1), float(beta2))."
+        )
     for index, beta in enumerate(options["betas"]):
         if not 0 <= beta < 1:
             raise ValueError(f"Invalid beta parameter at index {index}: {beta}; 'betas' must lie in [0, 1).")

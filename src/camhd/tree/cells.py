@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..levels import Layout
+from .local import LocalLayout
 from .state import Rows
 
 
@@ -48,6 +49,8 @@ class Cells:
         self._holders: dict[tuple[int, int], Tensor] = {}
         self._sizes: dict[int, Tensor] = {}
         self._numbers: Tensor | None = None
+        self.divided = layout if isinstance(layout, LocalLayout) else None  # over several processes
+        self._once: dict[int | None, Tensor | None] = {}
 
     @property
     def lr0(self) -> Tensor:
@@ -133,6 +136,9 @@ class Cells:
         count, lr0 = self.layout.partitions[level].count, self.lr0
         if len(set(self.lr0s)) == 1:
             return torch.full((1,), self.lr0s[0], dtype=self.dtype, device=self.device).expand(count)
+        if self.divided is not None:  # a group's members may lie elsewhere
+            everywhere = Cells(self.divided.full, self.lr0s, self._first)
+            return everywhere.starts(level, lr)[self.divided.ids[level].to(self.device)]
         groups = self.groups[level].long()
         low = lr0.new_full((count,), float("inf")).scatter_reduce(0, groups, lr0, "amin")
         high = lr0.new_zeros(count).scatter_reduce(0, groups, lr0, "amax")
@@ -171,3 +177,17 @@ class Cells:
         if level not in self._sizes:
             self._sizes[level] = self.layout.sizes(level).to(self.device, self.dtype)
         return self._sizes[level]
+
+    def once(self, cells: Tensor, level: int | None = None) -> Tensor:
+        """Cells as they count in sums over all processes, where copies of a parameter count once."""
+        if self.divided is None:
+            return cells
+        if level not in self._once:
+            counted = self.divided.once(level)
+            self._once[level] = None if counted is None else counted.to(self.device, self.dtype)
+        factors = self._once[level]
+        return cells if factors is None else cells * factors
+
+    def counted(self, slot: int) -> bool:
+        """Whether a parameter's sums count here."""
+        return self.divided is None or self.divided.shards.pieces[slot].counted

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..combine import State as Weights
 from .cells import Cells
+from .placements import is_divided
 from .rates import RateTree
 from .state import Level, Move, Tracing, TreeState
 
@@ -45,21 +46,54 @@ def export_header(tree: RateTree) -> dict[str, Any]:
 
 def export_slots(tree: RateTree) -> list[dict[str, Any]]:
     """What each slot carries: its rates at every level, where they started, and whether it has moved."""
-    state, layout = tree.state, tree.layout
+    state, layout, divided = tree.state, tree.layout, tree.cells.divided
     slots: list[dict[str, Any]] = [{MOVED: slot in state.moved} for slot in range(len(layout.slots))]
-    for level, partition in zip(state.levels, layout.partitions, strict=True):
+    for i, (level, partition) in enumerate(zip(state.levels, layout.partitions, strict=True)):
         for slot, entries, family in zip(layout.slots, slots, partition.family_of_slot, strict=True):
+            by_rows = divided is not None and divided.divided[i][slot.index]
             for key, value in level.tensors().items():
-                entries[f"{key}.{partition.level.name}"] = value[family.run].clone()
-            if bool((level.starts[family.run] == tree.cells.lr0s[slot.group]).all()):
+                own = value[family.run].clone()
+                if divided is not None and by_rows:
+                    own = divided.shards.wrap_rows(slot.index, own)
+                entries[f"{key}.{partition.level.name}"] = own
+            # Where rates are divided, each process has but some of them, and all must write the same entries.
+            same = tree.cells.alike if by_rows else _all_are(level.starts[family.run], tree.cells.lr0s[slot.group])
+            if same:
                 del entries[f"start.{partition.level.name}"]  # as it would be anyway
     for name, vector in _tracing(state).items():
         for entries, part in zip(slots, vector.split(tree.cells.counts), strict=True):
             entries[f"tracing.{name}"] = part.clone()
-    for entries, leaf in zip(slots, state.leaves, strict=False):
+    for index, (entries, leaf) in enumerate(zip(slots, state.leaves, strict=False)):
         assert layout.leaf is not None
-        entries |= {f"{key}.{layout.leaf.name}": value for key, value in leaf.tensors().items() if key != "start"}
+        for key, value in leaf.tensors().items():
+            if key != "start":
+                entries[f"{key}.{layout.leaf.name}"] = tree.shaped(index, value)
     return slots
+
+
+def _all_are(values: Tensor, number: float) -> bool:
+    return bool((values == number).all())
+
+
+def own_parts(tree: RateTree, slots: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The tree's entries of a checkpoint, as far as they are this process's; all of them if there is but one."""
+    found = [{name: value for name, value in entries.items() if is_tree_entry(name)} for entries in slots]
+    divided = tree.cells.divided
+    if divided is None:
+        return found
+    names, shards = [partition.level.name for partition in divided.partitions], divided.shards
+    for slot, entries in enumerate(found):
+        for name, value in entries.items():
+            level = name.partition(".")[2]
+            if not isinstance(value, Tensor):
+                continue
+            if level in names and divided.divided[names.index(level)][slot]:
+                entries[name] = shards.part(slot, value, rows=True)
+            elif level in names:  # all processes have all of it
+                entries[name] = value.full_tensor() if is_divided(value) else value  # type: ignore[attr-defined]
+            else:
+                entries[name] = shards.part(slot, value)
+    return found
 
 
 def restore(
@@ -77,6 +111,7 @@ def restore(
             f"the state was saved with the levels {tuple(header['levels'])}, this optimizer has {tuple(names)}; "
             "build it with the same 'levels'."
         )
+    slots = own_parts(tree, slots)
     cells = Cells(layout, lr0s, like)
     levels = []
     for i, partition in enumerate(layout.partitions):

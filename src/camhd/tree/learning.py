@@ -22,7 +22,7 @@ from .cells import Cells
 from .config import GroupRates, TreeConfig
 from .numbers import Number
 from .observer import chain_of, columns_of
-from .state import NewLeaf, Signal, TreeState
+from .state import NewLeaf, Rows, Signal, TreeState
 
 
 class _New(NamedTuple):
@@ -31,6 +31,33 @@ class _New(NamedTuple):
     rates: Tensor
     rule: RuleState
 
+    def tensors(self) -> list[Tensor]:
+        return [self.rates, *self.rule.values()]
+
+
+class _Sums(NamedTuple):
+    """What a level's groups have to sum over their members."""
+
+    hyper: Tensor  # β_i · ∂α*/∂α_i · h
+    grads: Tensor | None  # g², if the hyper rule needs norms
+    moves: Tensor | None  # s²
+
+    def tensors(self) -> list[Tensor]:
+        return [value for value in self if value is not None]
+
+    def part(self, groups: slice) -> _Sums:
+        grads, moves = (None if value is None else value[groups] for value in (self.grads, self.moves))
+        return _Sums(self.hyper[groups], grads, moves)
+
+
+class _Joined(NamedTuple):
+    """What processes that have divided the parameters know after they have heard of each other."""
+
+    news: list[_New]
+    slope: Weights  # ∂f/∂γ
+    checked: list[Tensor]  # finite if everything is, everywhere
+    seen: Tensor  # on how many of them there was something to learn from
+
 
 def learn(config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, groups: Sequence[GroupRates]) -> None:
     """Move all rates and weights by one hypergradient step."""
@@ -38,13 +65,62 @@ def learn(config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, gr
     hyper = cells.times_by_group(cells.gather(signal.dots), chain_of(config, state.last_moves))
     pulls, slope = _chain_rule(config, cells, state, signal, hyper)
     # Line 2: α_i ← α_i − β_i γ_i H_i; a per-scalar level's part of it is in the signal.
-    news = [_new_level(config, cells, i, state, pulls[i], signal, groups) for i in range(len(state.levels))]
-    leaves = signal.leaves
+    sums = [_sum_up(config, cells, i, pull, signal, groups) for i, pull in enumerate(pulls)]
+    leaves, joined = signal.leaves, None
+    if cells.divided is None:
+        news = [_new_level(config, cells, state, i, level, signal=signal) for i, level in enumerate(sums)]
+    else:
+        joined = _learn_together(config, cells, state, sums, slope, hyper, signal)
+        news, slope = joined.news, joined.slope
     if config.combine.settles:
         news, leaves = _settled(config, cells, state, news, leaves, groups)
     # Line 4: γ_i ← γ_i − δ Σ_p α_{i,t−1}(p) h_p, back onto the simplex.
     weights = config.combine.learn(state.weights, slope, config.combine_lr) if slope else state.weights
-    _commit(config, state, hyper, news, leaves, weights)
+    checked = [hyper, *_tensors(news), *_extremes(leaves, hyper)] if joined is None else joined.checked
+    _commit(config, state, [*checked, *weights.values()], news, leaves, weights, joined and joined.seen)
+
+
+def _learn_together(
+    config: TreeConfig,
+    cells: Cells,
+    state: TreeState,
+    sums: Sequence[_Sums],
+    slope: Weights,
+    hyper: Tensor,
+    signal: Signal,
+) -> _Joined:
+    """The same where the parameters are divided over processes: all that they must know of each other is one message.
+
+    Rates that are kept here alone learn before it and shared ones after it, so that all processes know whether
+    everything is finite everywhere.
+    """
+    layout = cells.divided
+    assert layout is not None
+    ours = [slice(count, None) for count in layout.shared]
+    own = [_new_level(config, cells, state, i, sums[i].part(part), part) for i, part in enumerate(ours)]
+    here = torch.cat([value.reshape(-1) for value in (hyper, *_tensors(own), *_extremes(signal.leaves, hyper))])
+    notes = torch.stack([(~here.isfinite().all()).to(hyper.dtype), hyper.new_full((), float(bool(signal)))])
+    theirs = [slice(None, count) for count in layout.shared]
+    parts = [value for level, part in zip(sums, theirs, strict=True) for value in level.part(part).tensors()]
+    *found, notes = layout.shards.add_up([*parts, *slope.values(), notes])
+    each = iter(found)
+    joined = [_Sums(next(each), *[None if value is None else next(each) for value in level[1:]]) for level in sums]
+    slope = {name: next(each) for name in slope}
+    shared = [_new_level(config, cells, state, i, joined[i], part) for i, part in enumerate(theirs)]
+    news = [
+        _New(torch.cat([a.rates, b.rates]), {name: torch.cat([a.rule[name], b.rule[name]]) for name in a.rule})
+        for a, b in zip(shared, own, strict=True)
+    ]
+    bad = torch.where(notes[0] > 0, torch.nan, notes[0])
+    return _Joined(news, slope, [bad, *_tensors(shared)], notes[1])
+
+
+def _tensors(news: Sequence[_New]) -> list[Tensor]:
+    return [value for new in news for value in new.tensors()]
+
+
+def _extremes(leaves: Sequence[NewLeaf], like: Tensor) -> list[Tensor]:
+    return [extreme.to(like.device) for leaf in leaves for extreme in leaf.extremes]
 
 
 def _chain_rule(
@@ -52,54 +128,70 @@ def _chain_rule(
 ) -> tuple[list[Tensor], Weights]:
     """∂f/∂α_i of every level above the scalars, still spread over the cells, and ∂f/∂γ."""
     combine, moves = config.combine, state.last_moves
+    learns = combine.learns and config.combine_lr > 0
     if state.leaves and not combine.linear:  # found where the single scalars were at hand
-        return [cells.gather(parts) for parts in signal.pulls], signal.slope
+        slope = signal.slope
+        if learns and not slope:  # nothing was seen on this process
+            slope = {name: torch.zeros_like(value) for name, value in state.weights.items()}
+        return [cells.gather(parts) for parts in signal.pulls], slope
     weights = state.last_weights if combine.at_last_move else state.weights
     columns = columns_of(config, cells, state, moves)
     here = Places(columns, cells.layers if combine.by_layer else 0, cells.unit)
     chained = config.hyper_rule.chained
     shares: Sequence[Number] = combine.shares(weights, here) if chained else [1.0] * len(columns)
     pulls = [hyper * share for share, _ in zip(shares, columns, strict=False)]
-    if not (combine.learns and config.combine_lr > 0):
+    if not learns:
         return pulls, {}
+    hyper = cells.once(hyper)
     if not state.leaves:
         return pulls, combine.gradient(weights, here, hyper)
-    of_leaf = cells.times_by_group(cells.gather(signal.leaf_dots), chain_of(config, moves))
+    of_leaf = cells.once(cells.times_by_group(cells.gather(signal.leaf_dots), chain_of(config, moves)))
     return pulls, combine.slope(weights, [*(column * hyper for column in columns), of_leaf], here.layer)
+
+
+def _sum_up(
+    config: TreeConfig, cells: Cells, i: int, pull: Tensor, signal: Signal, groups: Sequence[GroupRates]
+) -> _Sums:
+    """H_i[G] = Σ_{p∈G} h_p for a level above the scalars; of this process's members, if there are several."""
+    name, ratio = cells.layout.names[i], cells.ratios[i]
+    pull = cells.times_by_group(pull, [group.beta(name) for group in groups])
+    total = cells.sum_up(i, cells.once(pull if ratio is None else pull * ratio, i))
+    if not config.hyper_rule.needs_norms:
+        return _Sums(total, None, None)
+    moves = cells.gather(signal.moves)
+    moves = moves if ratio is None else moves * ratio.square()
+    grads = cells.sum_up(i, cells.once(cells.gather(signal.grads), i))
+    return _Sums(total, grads, cells.sum_up(i, cells.once(moves, i)))
 
 
 def _new_level(
     config: TreeConfig,
     cells: Cells,
-    i: int,
     state: TreeState,
-    pull: Tensor,
-    signal: Signal,
-    groups: Sequence[GroupRates],
+    i: int,
+    sums: _Sums,
+    some: Rows = None,
+    signal: Signal | None = None,
 ) -> _New:
-    """H_i[G] = Σ_{p∈G} h_p, and the hyper rule's answer to it, for a level above the scalars."""
-    level = state.levels[i]
+    """The hyper rule's answer to what a level's groups, or some of them, have summed up."""
+    level = state.levels[i].part(some)
     if i == 0 and config.schedule == "global":
         return _New(level.rates, level.rule)
-    name, ratio = cells.layout.names[i], cells.ratios[i]
-    pull = cells.times_by_group(pull, [group.beta(name) for group in groups])
-    total = cells.sum_up(i, pull if ratio is None else pull * ratio)
-    scale = None if config.hyper_scale == "sum" else scale_factor(config.hyper_scale, cells.sizes(i))
-    norms = None
-    if config.hyper_rule.needs_norms:
-        moves = cells.gather(signal.moves)
-        moves = moves if ratio is None else moves * ratio.square()
-        norms = cells.sum_up(i, cells.gather(signal.grads)).sqrt() * cells.sum_up(i, moves).sqrt()
-    hyper = total if scale is None else total * scale
-    pull_on = Pull(hyper, norms, state.step)
-    if config.hyper_rule.traced and state.tracing:
-        chain = chain_of(config, state.last_moves)
-        pull_on = pull_on._replace(
+    scale = norms = None
+    if config.hyper_scale != "sum":
+        sizes = cells.sizes(i)
+        scale = scale_factor(config.hyper_scale, sizes if some is None else sizes[some])
+    if sums.grads is not None and sums.moves is not None:
+        norms = sums.grads.sqrt() * sums.moves.sqrt()
+    hyper = sums.hyper if scale is None else sums.hyper * scale
+    pull = Pull(hyper, norms, state.step)
+    if config.hyper_rule.traced and state.tracing and signal:
+        pull = pull._replace(
             moved=relative(cells, state.tracing, signal, config.hyper_rule.traced, i),
             above=cells.seen_from(i, i - 1, state.levels[i - 1].rates) if i else None,
-            factor=mean_factor(cells, signal, chain, i),
+            factor=mean_factor(cells, signal, chain_of(config, state.last_moves), i),
         )
-    return _New(*config.hyper_rule.update(level.rates, pull_on, level.rule))
+    return _New(*config.hyper_rule.update(level.rates, pull, level.rule))
 
 
 def _settled(
@@ -120,10 +212,9 @@ def _settled(
         def seen(rates: Sequence[Tensor], i: int = i, js: range = js) -> list[Tensor]:
             return [cells.seen_from(i, j, rates[j]) for j in js]
 
-        beta = cells.by_group([group.beta(names[i]) for group in groups])
-        hyper_lr = torch.zeros_like(own.rates).index_put_((cells.groups[i],), beta)
         above = Ancestors(seen(last), seen(virtual), seen(settled))
-        settled.append(settle(names[: i + 1], own.rates, virtual[i], above, hyper_lr))
+        # β is the same in all param groups, or there would be no saying how strong the tie is.
+        settled.append(settle(names[: i + 1], own.rates, virtual[i], above, groups[0].beta(names[i])))
     columns = [[cells.by_slot(cells.spread(i, r)) for i, r in enumerate(rates)] for rates in (last, virtual, settled)]
     moved = {leaf.slot for leaf in leaves}
     still = [NewLeaf(s, None, own.rates, own.rule, []) for s, own in enumerate(state.leaves) if s not in moved]
@@ -138,15 +229,20 @@ def _settled(
 def _commit(
     config: TreeConfig,
     state: TreeState,
-    hyper: Tensor,
+    checked: Sequence[Tensor],
     news: Sequence[_New],
     leaves: Sequence[NewLeaf],
     weights: Weights,
+    seen: Tensor | None,
 ) -> None:
-    """Write everything if all of it is finite, nothing otherwise; rates end within their bounds."""
-    values = [hyper, *(value for new in news for value in (new.rates, *new.rule.values())), *weights.values()]
-    values += [extreme.to(hyper.device) for leaf in leaves for extreme in leaf.extremes]
-    finite = torch.cat([value.reshape(-1) for value in values]).isfinite().all()
+    """Write everything if all of it is finite, nothing otherwise; rates end within their bounds.
+
+    `seen`: on how many processes there was something to learn from; None if there is but this one, and it has.
+    """
+    finite = torch.cat([value.reshape(-1) for value in checked]).isfinite().all()
+    skipped = ~finite
+    if seen is not None:
+        finite, skipped = finite & (seen > 0), skipped & (seen > 0)
     changed = [
         *((level, new.rates, new.rule) for level, new in zip(state.levels, news, strict=True)),
         *((state.leaves[leaf.slot].part(leaf.rows), leaf.rates, leaf.rule) for leaf in leaves),
@@ -158,4 +254,4 @@ def _commit(
             level.rule[name].copy_(torch.where(here, value, level.rule[name]))
     for name, value in weights.items():
         state.weights[name].copy_(torch.where(finite, value, state.weights[name]))
-    state.skipped.add_(~finite)
+    state.skipped.add_(skipped)

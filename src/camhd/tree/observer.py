@@ -184,7 +184,7 @@ class Observer:
         shares: Sequence[Number] = combine.shares(self._weights, here) if chained else [1.0] * len(here.rates)
         for parts, share in zip(self._pulls, shares[:-1], strict=True):
             self._take(parts, [slot], [_summed(cells, slot, hyper, share)])
-        if self._learns:
+        if self._learns and cells.counted(slot):
             part = combine.gradient(self._weights, here, hyper)
             slope = self._slope
             self._slope = {

@@ -14,14 +14,14 @@ All large work is per parameter tensor and happens in the observer; the rest is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..combine import State as Weights
-from ..levels import Global, Layout
+from ..levels import Family, Global, Layout
 from . import bounds
 from .cells import Cells
 from .config import GroupRates, TreeConfig
@@ -29,6 +29,7 @@ from .kappa import Kappas
 from .learning import learn
 from .numbers import Number
 from .observer import Observer
+from .placements import is_divided
 from .state import STILL, Level, Move, Signal, TreeState
 
 
@@ -68,6 +69,11 @@ class RateTree:
             skipped=torch.zeros((), dtype=torch.int64, device=self.cells.device),
         )
         self.cells.refer([level.starts for level in self.state.levels], self.cells.alike)
+        if rule.traced and self.cells.divided is not None:
+            raise ValueError(
+                "hyper_rule='long_horizon' cannot learn from parameters that are divided over processes yet; use "
+                "hyper_rule='additive', or DistributedDataParallel."
+            )
         if rule.traced:
             self.state.tracing = bounds.fresh(self.cells)
 
@@ -103,7 +109,7 @@ class RateTree:
         weights = {name: value.clone() for name, value in state.weights.items()}
         if self.config.restarts(state.step):
             self.restart()
-        elif signal:
+        elif signal or self.cells.divided is not None:  # all processes send the same messages at every step
             seen = bounds.seen(self.cells, state.tracing, signal) if state.tracing else signal
             learn(self.config, self.cells, state, seen, groups)
         for name, value in weights.items():
@@ -155,12 +161,12 @@ class RateTree:
                 f"the levels nest as {self.layout.names} so far, but as {layout.names} with the new parameters; "
                 "build a new optimizer instead."
             )
-        rule, state = self.config.hyper_rule, self.state
+        state = self.state
         cells = Cells(layout, lr0s, self.start_weights)
-        levels = [level.extended(cells.starts(i, self.lr), rule) for i, level in enumerate(state.levels)]
+        levels = [self._grown(i, level, cells) for i, level in enumerate(state.levels)]
         cells.refer([level.starts for level in levels], cells.alike and self.cells.alike)
         self.cells, state.levels = cells, levels
-        if rule.traced and state.tracing:
+        if state.tracing:
             state.tracing = state.tracing.extended(cells.total)
         if layout.leaf:
             first = len(state.leaves)
@@ -169,6 +175,13 @@ class RateTree:
         state.weights = grown(state.weights, self.start_weights, len(layout.layers))
         state.last_weights = grown(state.last_weights, self.start_weights, len(layout.layers))
         state.last_moves = [*state.last_moves, *[STILL] * (len(lr0s) - len(state.last_moves))]
+
+    def _grown(self, index: int, level: Level, cells: Cells) -> Level:
+        starts, rule = cells.starts(index, self.lr), self.config.hyper_rule
+        before, after = self.cells.divided, cells.divided
+        if after is None or before is None:
+            return level.extended(starts, rule)
+        return level.rearranged(starts, rule, after.places_of(index, before).to(cells.device))
 
     def adopt(self, cells: Cells, state: TreeState) -> None:
         """Go on from a restored state."""
@@ -179,7 +192,7 @@ class RateTree:
     def rates(self, groups: Sequence[GroupRates]) -> dict[str, Any]:
         """The rates now, by level and name."""
         found: dict[str, Any] = {}
-        for level, partition in zip(self.state.levels, self.layout.partitions, strict=True):
+        for index, (level, partition) in enumerate(zip(self.state.levels, self.layout.partitions, strict=True)):
             kind = partition.level
             if isinstance(kind, Global):
                 scheduled = self.config.schedule == "global"
@@ -187,18 +200,58 @@ class RateTree:
                 continue
             named: dict[str, Any] = {}
             found[kind.name] = named
-            for family in partition.families:
-                rates = level.rates[family.run]
+            for family, rates in self._families(index):
                 if family.labels:
                     named |= {f"{family.name}.{label}": float(r) for label, r in zip(family.labels, rates, strict=True)}
                 else:
                     named[family.name] = rates.clone() if kind.many else float(rates)
         if self.layout.leaf:
             found[self.layout.leaf.name] = {
-                slot.name: leaf.rates.clone() for slot, leaf in zip(self.layout.slots, self.state.leaves, strict=True)
+                slot.name: self.shaped(slot.index, leaf.rates.clone())
+                for slot, leaf in zip(self.layout.slots, self.state.leaves, strict=True)
             }
         return found
+
+    def shaped(self, slot: int, part: Tensor) -> Tensor:
+        """A tensor like a parameter from what this process has of it: a DTensor where the parameter is one."""
+        divided = self.cells.divided
+        return part if divided is None else divided.shards.wrap(slot, part)
+
+    def _families(self, level: int) -> Iterator[tuple[Family, Tensor]]:
+        """The rates of every family of a level; DTensors where they are divided as the parameters are."""
+        divided, rates = self.cells.divided, self.state.levels[level].rates
+        by_rows = {} if divided is None else divided.by_rows(level)
+        for family in self.layout.partitions[level].families:
+            found = rates[family.run]
+            if divided is not None and family in by_rows:
+                found = divided.shards.wrap_rows(by_rows[family], found)
+            yield family, found
+
+    def level_rates(self, whole: bool = False) -> dict[str, list[Tensor]]:
+        """The rates of every level as they are kept: one vector, or one tensor for each parameter.
+
+        Args:
+            whole: where parameters are divided over processes, the rates of all of them, in the order of one
+                process; then all of them must ask for it.
+        """
+        state, layout, divided = self.state, self.layout, self.cells.divided
+        found = {
+            partition.level.name: [level.rates]
+            for partition, level in zip(layout.partitions, state.levels, strict=True)
+        }
+        leaves = [leaf.rates for leaf in state.leaves]
+        if divided is not None and whole:
+            for index, name in enumerate(found):
+                if divided.by_rows(index):
+                    found[name] = [torch.cat([_put_together(rates) for _, rates in self._families(index)])]
+            leaves = [_put_together(divided.shards.wrap(slot, rates)) for slot, rates in enumerate(leaves)]
+        return {**found, layout.leaf.name: leaves} if layout.leaf is not None else found
 
     def combination(self) -> Mapping[str, Any]:
         """The weights now."""
         return self.config.combine.describe(self.state.weights, self.layout.names, self.layout.layers)
+
+
+def _put_together(tensor: Tensor) -> Tensor:
+    whole: Tensor = tensor.full_tensor() if is_divided(tensor) else tensor  # type: ignore[attr-defined]
+    return whole

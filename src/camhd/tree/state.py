@@ -84,6 +84,14 @@ class Level:
             {name: torch.cat([self.rule[name], value[known:]]) for name, value in fresh.rule.items()},
         )
 
+    def rearranged(self, starts: Tensor, rule: HyperRule, places: Tensor) -> Level:
+        """The same level with further groups anywhere; `places` has the new place of every group that there is."""
+        fresh = Level.fresh(starts, rule)
+        new = {name: value.clone() for name, value in fresh.tensors().items()}
+        for name, value in self.tensors().items():
+            new[name][places] = value
+        return Level(new["rate"], new["start"], {name: new[f"hyper_{name}"] for name in self.rule})
+
     def part(self, rows: Rows) -> Level:
         """Some rows of a per-scalar level's tensor; writing to them writes to it."""
         if rows is None:

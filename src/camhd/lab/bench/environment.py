@@ -38,7 +38,7 @@ def look_around(threads: int) -> Environment:
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         system=platform.platform(),
         processor=_processor(),
-        cores=_cores(),
+        cores=cores(),
         load=round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         threads=threads,
         versions={"camhd": camhd.__version__, "python": platform.python_version(), **_versions()},
@@ -65,7 +65,8 @@ def _processor() -> str:
     return named[0] if named else platform.processor() or platform.machine()
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -27,6 +27,7 @@ class Batches:
         shuffle: False for the examples' own order.
         drop_last: whether to leave out the last batch if it is not full.
         dtype: of the floating-point numbers.
+        share: (1, 4) for the second of four parts of each batch.
 
     >>> examples = Examples(torch.arange(10.0)[:, None], torch.arange(10))
     >>> batches = Batches(examples, 4, seed=1)
@@ -47,6 +48,7 @@ class Batches:
         shuffle: bool = True,
         drop_last: bool = False,
         dtype: torch.dtype = torch.float32,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"'batch_size' must be 1 or more, got {batch_size}.")
@@ -61,6 +63,7 @@ class Batches:
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.dtype = dtype
+        self.share = share
         self.augment = None if augment is None else _augment(augment, examples.inputs)
         self._scale, self._shift = _normalisation(examples, dtype)
 
@@ -68,6 +71,20 @@ class Batches:
         """How many batches an epoch has."""
         count, rest = divmod(len(self.examples), self.batch_size)
         return count + (rest > 0 and not self.drop_last)
+
+    def counts(self, batch: int) -> tuple[int, int]:
+        """How many examples of a batch are in this share of it, and how many in all of it."""
+        (part, parts), whole = self.share, self._size(batch)
+        return whole * (part + 1) // parts - whole * part // parts, whole
+
+    def _size(self, batch: int) -> int:
+        return min(self.batch_size, len(self.examples) - batch * self.batch_size)
+
+    def _places(self, batch: int) -> slice:
+        """Where this share of a batch lies; where it has no example, another one stands in, and does not count."""
+        (part, parts), whole = self.share, self._size(batch)
+        first = batch * self.batch_size + whole * part // parts
+        return slice(first, first + max(1, self.counts(batch)[0]))
 
     def epoch(self, number: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The batches of this epoch, from the one with number `start` on."""
@@ -83,8 +100,8 @@ class Batches:
             order = torch.randperm(count, generator=self._generator(number, "order")).to(device)
         if self.augment is not None:
             moves = self.augment.draw(count, self._generator(number, "augment"), device)
-        for first in range(start * self.batch_size, len(self) * self.batch_size, self.batch_size):
-            places = slice(first, min(first + self.batch_size, count))
+        for batch in range(start, len(self)):
+            places = self._places(batch)
             if order is None:
                 inputs, targets = examples.inputs[places], examples.targets[places].clone()
             else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import bundled, places, text
+from . import bundled, options, places, text
 from .errors import DataError, choose
 from .examples import Dataset, Task, from_tensors
 from .formats import FORMATS
@@ -86,21 +86,17 @@ NAMES: tuple[str, ...] = tuple(ABOUT)
 BUNDLED = {"digits": bundled.digits, "diabetes": bundled.diabetes}
 
 
-def split_name(name: str) -> tuple[str, int]:
-    """A name without its option: "text:128" is the text in windows of 128 characters.
+def split_name(name: str) -> tuple[str, str]:
+    """A name without its option, and the option: "mnist:6000" are the first 6,000 training images of MNIST.
 
     >>> split_name("text:128"), split_name("mnist")
-    (('text', 128), ('mnist', 64))
+    (('text', '128'), ('mnist', ''))
     """
     plain, colon, option = name.partition(":")
     choose("data set", plain, NAMES)
-    if not colon:
-        return plain, text.LENGTH
-    if plain != "text" or not option.isdecimal():
-        raise ValueError(
-            f"{name!r} has an option that there is not; only text has one, the length of its windows: text:128."
-        )
-    return plain, int(option)
+    if colon:
+        options.check(name, plain, option, ABOUT[plain].train)
+    return plain, option
 
 
 def load(name: str, folder: Path | str | None = None) -> Dataset:
@@ -109,7 +105,8 @@ def load(name: str, folder: Path | str | None = None) -> Dataset:
     Nothing is downloaded: `get` does that. Files are compared with their published hashes.
 
     Args:
-        name: one of `NAMES`; `text:128` for windows of 128 characters.
+        name: one of `NAMES`; `mnist:6000` for the first 6,000 training images and the whole test set, `digits:32x32`
+            for larger images, `text:128` for windows of 128 characters.
         folder: where the data sets are; by default `CAMHD_DATA`, or else a folder in the user's cache.
 
     Raises:
@@ -121,12 +118,14 @@ def load(name: str, folder: Path | str | None = None) -> Dataset:
     Traceback (most recent call last):
     ValueError: There is no data set 'digets'; did you mean 'digits'? The choices are digits, mnist, ...
     """
-    plain, length = split_name(name)
+    plain, option = split_name(name)
+    if option and plain != "text":
+        return options.apply(load(plain, folder), option)
     if plain in BUNDLED:
         return BUNDLED[plain]()
     if plain == "text" and places.locate(places.copies(plain, places.data_folder(folder))) is None:
         content, note = text.reference()
-        return text.from_text(name, content, length, note)
+        return text.from_text(name, content, _length(option), note)
     copy = places.found(plain, folder)
     remedy = places.remedy(plain, folder, copy)
     edition, contents = places.check(copy, remedy)
@@ -135,14 +134,19 @@ def load(name: str, folder: Path | str | None = None) -> Dataset:
 
 def build(name: str, copy: places.Copy, contents: Mapping[str, bytes], note: str, remedy: str) -> Dataset:
     """A data set out of the contents of its files."""
-    plain, length = split_name(name)
+    plain, option = split_name(name)
     read = FORMATS[copy.format].read
     if read is None:
         ((file, content),) = contents.items()
-        return text.from_text(name, text.decode(content, copy.place / file, remedy), length, note)
+        return text.from_text(name, text.decode(content, copy.place / file, remedy), _length(option), note)
     train, test = read(contents, copy.place, remedy)
     if train[0].shape[1:] != test[0].shape[1:]:
         shapes = f"{tuple(train[0].shape[1:])} and {tuple(test[0].shape[1:])}"
         raise DataError(copy.place, "training and test images of one shape", shapes, remedy)
     classes = max(10, *(1 + int(labels.max()) for _, labels in (train, test)))
     return from_tensors(plain, train, test, classes=classes, note=note)
+
+
+def _length(option: str) -> int:
+    """Of the windows of a text."""
+    return int(option) if option else text.LENGTH

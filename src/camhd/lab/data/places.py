@@ -56,10 +56,10 @@ def data_folder(folder: Path | str | None = None) -> Path:
     given = folder if folder is not None else os.environ.get("CAMHD_DATA") or None
     if given is not None:
         return Path(given).expanduser()
-    return _user_cache() / "camhd" / "data"
+    return user_cache() / "camhd" / "data"
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
     """As platformdirs has it."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")

@@ -61,11 +61,11 @@ def settings(task: str) -> dict[str, Settings]:
 def batch_size(task: str, data: str = "") -> int:
     """The paper's batch size for a task, which for LeNet-5 depends on the data set.
 
-    >>> batch_size("lenet5"), batch_size("lenet5", "svhn")
-    (256, 128)
+    >>> batch_size("lenet5"), batch_size("lenet5", "svhn"), batch_size("lenet5", "svhn:20000")
+    (256, 128, 128)
     """
     row = TABLE[task]
-    return row.batch_sizes.get(data, row.batch_size)
+    return row.batch_sizes.get(data.partition(":")[0], row.batch_size)
 
 
 def task_of(model: str) -> str | None:

@@ -5,6 +5,8 @@ the steps: a line "start", lines "rates" and lines "epoch". `result.json` is wri
 clock is inside an object called "time", so that two runs of one configuration differ in nothing else. Numbers that
 are not finite are written as "nan", "inf" and "-inf".
 
+A run that failed in a sweep has a `failure.txt` with its traceback in place of a result.
+
 `load` reads runs back (into pandas, if wanted), `read` reads one; `InFolder` writes one.
 """
 
@@ -13,10 +15,11 @@ from .environment import environment
 from .files import RunLockedError
 from .read import find, load, read
 from .run import Run, Runs, metrics_of
-from .write import InFolder, InMemory, Record
+from .write import CheckpointError, InFolder, InMemory, Record
 
 __all__ = [
     "FORMAT",
+    "CheckpointError",
     "InFolder",
     "InMemory",
     "Record",

@@ -6,11 +6,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from .text import from_json, plain, to_json
 
 FORMAT = 1
+LATER = ("stop_loss",)
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class RunConfig:
         schedule: None, "cosine", "warmup-cosine" or "drop:150".
         loss_scale: a factor on the loss before its gradient is taken; losses in the record are without it.
         patience: epochs without a better validation loss until it stops; None: never.
+        stop_loss: the training loss of a step at which it stops; None: never.
         rates_every: steps between two lines of rates.
 
     >>> config = RunConfig("ffnn:100,100", "digits", "adam", options={"lr": 0.001}, seed=3)
@@ -60,6 +63,7 @@ class RunConfig:
     loss_scale: float = 1.0
     patience: int | None = None
     rates_every: int = 50
+    stop_loss: float | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -70,7 +74,7 @@ class RunConfig:
             ) from None
         object.__setattr__(self, "options", from_json(to_json(options)))
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A name for people, and a short hash of everything that decides the run."""
         name = "-".join((self.data, self.model, self.optimizer, f"seed{self.seed}")).lower()
@@ -82,13 +86,17 @@ class RunConfig:
         return self._hash(("seed",))
 
     def _hash(self, without: tuple[str, ...]) -> str:
-        decides = {key: value for key, value in asdict(self).items() if key not in ("label", *without)}
+        decides = {key: value for key, value in self._entries().items() if key not in ("label", *without)}
         text = to_json({key: decides[key] for key in sorted(decides)} | {"options": _sorted(decides["options"])})
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def as_dict(self) -> dict[str, Any]:
         """As in `config.json`."""
-        return {"format": FORMAT, "id": self.id, **asdict(self)}
+        return {"format": FORMAT, "id": self.id, **self._entries()}
+
+    def _entries(self) -> dict[str, Any]:
+        """All of them, but for those that came later and are not used: what was recorded before keeps its id."""
+        return {key: value for key, value in asdict(self).items() if not (key in LATER and value is None)}
 
     def to_json(self) -> str:
         """The contents of `config.json`."""

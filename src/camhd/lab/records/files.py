@@ -20,12 +20,18 @@ class RunLockedError(RuntimeError):
     """Another process works on this run."""
 
 
-def write(path: Path, text: str) -> None:
-    """Replace a file by this text; whoever reads it sees the old or the new one, never a part."""
-    write_with(path, lambda file: file.write(text.encode()))
+def write(path: Path, text: str, last: bool = True) -> None:
+    """Replace a file by this text; whoever reads it sees the old or the new one, never a part.
+
+    Args:
+        path: of the file.
+        text: its contents.
+        last: whether its name must be safe, too, when this returns; else a power cut may take the file away again.
+    """
+    write_with(path, lambda file: file.write(text.encode()), last)
 
 
-def write_with(path: Path, fill: Callable[[BinaryIO], object]) -> None:
+def write_with(path: Path, fill: Callable[[BinaryIO], object], last: bool = True) -> None:
     """Replace a file by what `fill` writes into the one it is given."""
     part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
@@ -37,7 +43,8 @@ def write_with(path: Path, fill: Callable[[BinaryIO], object]) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    if last:
+        _sync_folder(path.parent)
 
 
 def remove_parts(folder: Path) -> None:
@@ -72,7 +79,7 @@ class Lock:
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                _take(handle)
+                take(handle)
             except OSError:
                 owner = _owner(handle)
                 os.close(handle)
@@ -102,13 +109,14 @@ class Lock:
         os.close(self._handle)
 
 
-def _take(handle: int) -> None:
+def take(handle: int, shared: bool = False) -> None:
+    """Take the lock of an open file, or fail at once; a shared one (not on Windows) may have many holders."""
     if sys.platform == "win32":
         os.lseek(handle, 1 << 20, os.SEEK_SET)  # far behind the number, which others may read
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         os.lseek(handle, 0, os.SEEK_SET)
     else:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def _owner(handle: int) -> str:

@@ -12,6 +12,7 @@ from .run import Run, Runs, run_from_lines
 from .text import from_json
 
 CONFIG, HISTORY, RESULT, CHECKPOINT = "config.json", "history.jsonl", "result.json", "checkpoint.pt"
+FAILURE = "failure.txt"  # the traceback of a run that failed in a sweep
 Folders = str | Path | Iterable[str | Path]
 
 
@@ -63,7 +64,9 @@ def read(folder: str | Path) -> Run:
     config = read_config(folder)
     problems: list[str] = []
     lines = read_history(folder / HISTORY, problems)
-    return run_from_lines(config, lines, _read_result(folder / RESULT, problems), folder, tuple(problems))
+    result = _read_result(folder / RESULT, problems)
+    failure = _read_failure(folder / FAILURE, problems) if result is None else ""
+    return run_from_lines(config, lines, result, folder, tuple(problems), failure)
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -109,3 +112,17 @@ def _read_result(path: Path, problems: list[str]) -> dict[str, Any] | None:
         problems.append(f"{str(path)!r} is damaged ({error}); the run counts as unfinished.")
         return None
     return result
+
+
+def last_line(failure: str) -> str:
+    """What a traceback ends with: the error itself."""
+    return next((line.strip() for line in reversed(failure.splitlines()) if line.strip()), "")
+
+
+def _read_failure(path: Path, problems: list[str]) -> str:
+    try:
+        failure = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    problems.append(f"the run failed: {last_line(failure)} ({str(path)!r} has the whole of it)")
+    return failure

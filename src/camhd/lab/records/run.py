@@ -28,6 +28,7 @@ class Run:
         result: how it ended; None while it has not.
         folder: where its record lies; None if it was not kept.
         problems: what was wrong with the record, in words.
+        failure: the traceback with which the run failed in a sweep; empty if it did not.
     """
 
     config: RunConfig
@@ -37,11 +38,14 @@ class Run:
     result: Line | None = None
     folder: Path | None = None
     problems: tuple[str, ...] = ()
+    failure: str = ""
 
     @property
     def status(self) -> str:
-        """`finished`, `stopped` (early), `diverged`, or `unfinished`."""
-        return "unfinished" if self.result is None else str(self.result["status"])
+        """`finished`, `stopped` (early), `diverged`, `failed`, or `unfinished`."""
+        if self.result is None:
+            return "failed" if self.failure else "unfinished"
+        return str(self.result["status"])
 
     @property
     def metric(self) -> str:
@@ -68,13 +72,14 @@ def run_from_lines(
     result: Line | None,
     folder: Path | None = None,
     problems: tuple[str, ...] = (),
+    failure: str = "",
 ) -> Run:
     """A run from the lines of its history."""
     kinds: dict[str, list[Line]] = {"start": [], "epoch": [], "rates": []}
     for line in lines:
         kinds.setdefault(str(line.get("kind")), []).append(line)
     start = kinds["start"][0] if kinds["start"] else {}
-    return Run(config, start, tuple(kinds["epoch"]), tuple(kinds["rates"]), result, folder, problems)
+    return Run(config, start, tuple(kinds["epoch"]), tuple(kinds["rates"]), result, folder, problems, failure)
 
 
 @dataclass(frozen=True)

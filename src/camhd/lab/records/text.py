@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
-_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # what Python's reader calls them
+# A whole word that is a value: a quotation mark inside a text has a backslash before it, and a name has a colon after.
+_VALUE = re.compile(r'"(nan|-?inf)"(?!\s*:)')
 
 
 def to_json(value: object, indent: int | None = None) -> str:
@@ -26,8 +29,7 @@ def from_json(text: str) -> Any:
     >>> from_json('{"loss":"nan"}')
     {'loss': nan}
     """
-    value = json.loads(text)
-    return _numbers(value) if any(f'"{word}"' in text for word in _WORDS) else value
+    return json.loads(_VALUE.sub(lambda found: _WORDS[found[1]], text))
 
 
 def plain(value: Any) -> Any:
@@ -41,11 +43,3 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     raise TypeError(f"a record holds numbers, words, lists and mappings only, got {value!r} ({type(value).__name__}).")
-
-
-def _numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _numbers(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_numbers(inner) for inner in value]
-    return _WORDS.get(value, value) if isinstance(value, str) else value

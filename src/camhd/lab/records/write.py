@@ -18,6 +18,10 @@ from .run import Run, run_from_lines
 from .text import from_json, to_json
 
 
+class CheckpointError(ValueError):
+    """A run cannot go on from its checkpoint."""
+
+
 class Record(Protocol):
     """Where a run writes what it does."""
 
@@ -105,7 +109,7 @@ class InFolder:
         if not exists or self._overwrite:
             for name in (RESULT, CHECKPOINT, HISTORY):  # the result first: what is left is never taken for finished
                 (self.path / name).unlink(missing_ok=True)
-            files.write(self.path / CONFIG, self._config.to_json())
+            files.write(self.path / CONFIG, self._config.to_json(), last=False)  # without it there is no run yet
         if self.finished:
             (self.path / CHECKPOINT).unlink(missing_ok=True)
         else:
@@ -151,7 +155,7 @@ class InFolder:
             state = _load(path)
         length = 0 if state is None else int(state.pop("history"))
         if self._file.seek(0, os.SEEK_END) < length:
-            raise ValueError(
+            raise CheckpointError(
                 f"{str(self.path / HISTORY)!r} is shorter than at the last checkpoint, so the run cannot go on; "
                 "give 'overwrite' to begin again."
             )
@@ -191,7 +195,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise ValueError(
+        raise CheckpointError(
             f"{str(path)!r} cannot be read, so the run cannot go on; give 'overwrite' to begin again. ({error})"
         ) from error
     return state

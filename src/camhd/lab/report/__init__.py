@@ -2,7 +2,8 @@
 
 `write` reads what `camhd.lab.train` and `camhd.lab.compare` recorded, and nothing else. What is where, in order:
 `source` reads runs; `group` sorts them into tasks and methods; `curves`, `rates` and `summary` compute; `study` holds
-all of it; `page` makes the page's data, `html` the page, `figures` the pictures, `tables` Markdown and LaTeX.
+all of it, and `section` what others put above it; `page` makes the page's data, `html` the page, `figures` the
+pictures, `tables` Markdown and LaTeX.
 """
 
 from __future__ import annotations
@@ -10,11 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .section import Chart, Section, Series
 from .source import Source
 from .study import Study, study
-from .summary import Published, headline
+from .summary import Cell, Column, Published, Table, headline
 
-__all__ = ["Published", "Study", "headline", "study", "write", "write_figures", "write_study"]
+__all__ = [
+    "Cell",
+    "Chart",
+    "Column",
+    "Published",
+    "Section",
+    "Series",
+    "Study",
+    "Table",
+    "headline",
+    "study",
+    "write",
+    "write_figures",
+    "write_study",
+]
 
 
 def write(
@@ -52,11 +68,21 @@ def write(
     return write_study(made, path)
 
 
-def write_figures(made: Study, folder: str | Path) -> list[Path]:
-    """Write the figures and tables of runs that have been read already; gives the files."""
-    from .figures import draw
+def write_figures(
+    made: Study, folder: str | Path, formats: Sequence[str] | None = None, parts: Sequence[str] | None = None
+) -> list[Path]:
+    """Write the figures and tables of runs that have been read already; gives the files.
 
-    return draw(made, Path(folder))
+    Args:
+        made: Runs, sorted.
+        folder: For the files.
+        formats: "png", "svg", "pdf"; all if not given.
+        parts: Which figures of the tasks: "curves", "time", "rates"; all if not given. Charts of sections are always
+            drawn.
+    """
+    from .figures import FORMATS, PARTS, draw
+
+    return draw(made, Path(folder), formats or FORMATS, PARTS if parts is None else parts)
 
 
 def write_study(made: Study, path: str | Path) -> Path:
@@ -67,8 +93,9 @@ def write_study(made: Study, path: str | Path) -> Path:
     from .page import data
     from .tables import markdown
 
-    tables = "\n\n".join(f"{table.title}\n\n{markdown(table)}" for table in made.tables)
+    tables = [table for section in made.sections for table in section.tables] + made.tables
+    texts = "\n\n".join(f"{table.title}\n\n{markdown(table)}" for table in tables)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render(data(made), made.facts, tables, __version__))
+    write_whole(path, render(data(made), made.facts, texts, __version__))
     return path

@@ -17,6 +17,7 @@ from .curves import curves as averaged
 from .curves import finite
 from .group import Method, Metric, Task
 from .rates import Level, View, Weights
+from .section import Chart
 from .text import apart
 
 # As many lines as can be told apart.
@@ -66,6 +67,28 @@ def _curve(axis: Axes, index: int, method: Method, metric: Metric) -> None:
     error = numpy.nan_to_num([one.error for one in found.values[metric.key]]) * factor
     axis.plot(found.epochs, mean, **_style(index, len(mean)))
     axis.fill_between(found.epochs, mean - error, mean + error, color=_COLOURS[index % 8], alpha=0.16, linewidth=0)
+
+
+def chart(made: Chart) -> Figure:
+    """The lines of a chart, with bands of one standard error to either side."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    factor = 100 if made.percent else 1
+    for index, one in enumerate(made.series):
+        ys = numpy.array(one.ys, dtype=float) * factor
+        axis.plot(one.xs, ys, label=_text(one.name), **_style(index, len(ys)))
+        if one.errors is not None:
+            error = numpy.nan_to_num(numpy.array(one.errors, dtype=float)) * factor
+            axis.fill_between(one.xs, ys - error, ys + error, color=_COLOURS[index % 8], alpha=0.16, linewidth=0)
+    if made.log_x:
+        axis.set_xscale("log")
+    if made.log_y and any(y > 0 for one in made.series for y in one.ys):
+        axis.set_yscale("log")
+    _label(axis, made.x, made.y + (", %" if made.percent else ""))
+    axis.set_title(_text(made.title))
+    if made.series:
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, handlelength=4)
+    return figure
 
 
 def times(task: Task) -> Figure:

@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 # Pictures of rates beyond this number nobody looks at.
 RATES = 24
+# Of a task.
+PARTS = ("curves", "time", "rates")
 
 
-def draw(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def draw(study: Study, folder: Path, formats: Sequence[str] = FORMATS, parts: Sequence[str] = PARTS) -> list[Path]:
     """Write every figure in every format, and every table as Markdown and LaTeX.
 
     Args:
         study: Runs, sorted.
         folder: Made if it does not exist.
         formats: Names that matplotlib knows.
+        parts: Which figures of the tasks.
 
     Returns:
         The files, in the order in which they were written.
@@ -45,7 +48,7 @@ def draw(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> list[P
     written: list[Path] = []
     # Text stays text, and the same runs give the same files.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "camhd", "pdf.fonttype": 42, "axes.axisbelow": True}):
-        for name, make in _figures(study):
+        for name, make in _figures(study, parts):
             figure = make()
             figure.draw_without_rendering()
             figure.set_layout_engine("none")  # It has found its places; three files need not look for them again.
@@ -53,22 +56,26 @@ def draw(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> list[P
                 written.append(folder / f"{name}.{kind}")
                 date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
                 figure.savefig(written[-1], dpi=160, metadata=date)
-    for name, table in zip(names(study.tasks), study.tables, strict=True):
+    own = [(slug(table.title), table) for section in study.sections for table in section.tables]
+    of_tasks = [f"{name}-table" for name in names(study.tasks)]
+    for name, table in [*own, *zip(of_tasks, study.tables, strict=True)]:
         for suffix, text in (("md", markdown(table)), ("tex", latex(table))):
-            written.append(folder / f"{name}-table.{suffix}")
+            written.append(folder / f"{name}.{suffix}")
             written[-1].write_text(text + "\n", encoding="utf-8")
     return written
 
 
-def _figures(study: Study) -> Iterator[tuple[str, Callable[[], Figure]]]:
+def _figures(study: Study, parts: Sequence[str]) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """Names and makers: a figure is made when its turn comes, so that they are never in memory together."""
     from . import drawing
 
-    left = RATES
+    for section in study.sections:
+        yield from ((slug(chart.title), partial(drawing.chart, chart)) for chart in section.charts)
+    left = RATES if "rates" in parts else 0
     for name, task in zip(names(study.tasks), study.tasks, strict=True):
-        if task.metrics:
+        if task.metrics and "curves" in parts:
             yield f"{name}-curves", partial(drawing.curves, task)
-        if any("step_ms" in run.time for method in task.methods for run in method.counted):
+        if "time" in parts and any("step_ms" in run.time for method in task.methods for run in method.counted):
             yield f"{name}-time", partial(drawing.times, task)
         for number, method in enumerate(task.methods, start=1):
             view = rates.together(method) if left > 0 else None

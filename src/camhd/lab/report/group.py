@@ -74,10 +74,13 @@ class Task:
     data: str
     split: str
     methods: list[Method] = field(default_factory=list)
+    title: str = ""
 
     @property
     def name(self) -> str:
-        """What is trained on what."""
+        """What is trained on what; its title, if it has one."""
+        if self.title:
+            return self.title
         return f"{self.model} on {self.data}" + ("" if self.split == "full" else f", {self.split}")
 
     @cached_property

@@ -18,7 +18,7 @@ from typing import Any
 # In this order: each uses what is defined above it.
 SCRIPTS = (
     *("basics", "scales", "colours", "link", "axes", "plot", "lines", "heat", "table"),
-    *("curves", "panels", "weights", "rates", "runs", "page"),
+    *("curves", "panels", "weights", "rates", "runs", "sections", "page"),
 )
 
 

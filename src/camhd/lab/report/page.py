@@ -11,9 +11,11 @@ from .curves import POINTS, curves
 from .group import Method, Task, flat, shown
 from .pack import pack
 from .rates import Level, View
+from .section import as_data, table_data
 from .source import COLUMNS, Entry
 from .study import Study
-from .summary import Published, Table, headline, table
+from .summary import Published, headline, table
+from .text import number
 
 # A page holds at most so many points of curves and so many rates: about 5 MB.
 CURVE_POINTS = 300_000
@@ -29,6 +31,7 @@ def data(study: Study) -> dict[str, Any]:
     return {
         "title": study.title,
         "remarks": list(study.remarks),
+        "sections": [as_data(section) for section in study.sections],
         "tasks": [_task(task, study.published, points, views, environments) for task in study.tasks],
         "problems": [_problem(run) for run in study.problems],
         "environments": environments.found,
@@ -52,16 +55,9 @@ def _task(
         "split": task.split,
         "notes": list(notes),
         "metrics": [vars(metric) for metric in task.metrics],
-        "table": _table(table(task, published)),
+        "table": table_data(table(task, published)),
         "differing": task.differing,
         "methods": [_method(task, method, points, views, environments) for method in task.methods],
-    }
-
-
-def _table(made: Table) -> dict[str, Any]:
-    return {
-        "columns": [vars(column) for column in made.columns],
-        "rows": [[[cell.text, number(cell.value), cell.mark] for cell in row] for row in made.rows],
     }
 
 
@@ -195,12 +191,3 @@ def _level(level: Level) -> dict[str, Any]:
         made["histogram"] = pack(level.histogram, log=False)
         made["low"], made["high"] = level.low, level.high
     return made
-
-
-def number(value: float, digits: int = 5) -> float | None:
-    """So many significant digits; None for what is not finite, which JSON cannot say.
-
-    >>> number(0.123456789), number(math.nan)
-    (0.12346, None)
-    """
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -42,6 +42,7 @@ class Entry:
         time: Seconds in all, and milliseconds per step.
         started: When, as the record says it.
         environment: Versions and machine.
+        steps: Taken until the end; nan of a run that has not ended.
     """
 
     where: str
@@ -56,6 +57,7 @@ class Entry:
     time: Mapping[str, float] = field(default_factory=dict)
     started: str = ""
     environment: Values = field(default_factory=dict)
+    steps: float = math.nan
 
     @property
     def counted(self) -> bool:
@@ -95,6 +97,7 @@ def boil_down(run: Run) -> Entry:
         time=numbers(result.get("time") or {}),
         started=str((result.get("time") or {}).get("started", "")),
         environment=result.get("environment") or {},
+        steps=float(result.get("steps", math.nan)),
     )
 
 

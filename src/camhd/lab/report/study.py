@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..records import Run
 from .group import Method, Task, tasks
+from .section import Section
 from .source import Entry, Source, entries
 from .summary import Published, Table, table
 
@@ -22,6 +23,7 @@ class Study:
         problems: Runs that diverged, failed, are unfinished or could not be read.
         published: Numbers of others, to be put beside ours.
         remarks: Paragraphs below the title.
+        sections: What stands above the tasks.
     """
 
     title: str
@@ -29,6 +31,7 @@ class Study:
     problems: Sequence[Entry] = ()
     published: Sequence[Published] = ()
     remarks: Sequence[str] = ()
+    sections: Sequence[Section] = ()
 
     @property
     def methods(self) -> list[Method]:
@@ -50,7 +53,8 @@ class Study:
         """How much there is, and from when."""
         days = sorted({run.started[:10] for method in self.methods for run in method.runs if run.started})
         counts = [(self.runs, "run"), (len(self.methods), "method"), (len(self.tasks), "task")]
-        words = [f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in counts]
+        words = [f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in counts if count]
+        words = words or ["no training runs"]
         return " · ".join([*words, *([" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [])])
 
 

@@ -61,13 +61,17 @@ class Cell:
 Maker = Callable[[Method], Cell]
 
 
+ABOUT = "Mean ± standard error over n runs; p of Welch's test against the first row."
+
+
 @dataclass(frozen=True)
 class Table:
-    """The summary of a task."""
+    """The summary of a task, or a table of one's own; `note` is said below it."""
 
     title: str
     columns: list[Column]
     rows: list[list[Cell]]
+    note: str = ABOUT
 
 
 def table(task: Task, published: Sequence[Published] = ()) -> Table:

@@ -52,14 +52,13 @@ def markdown(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """A table for LaTeX with the package booktabs; the best of each column in bold."""
-    about = r"Mean $\pm$ standard error over $n$ runs; $p$ of Welch's test against the first row."
     head = " & ".join(_latex(column.title) for column in table.columns)
     rows = [" & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in table.rows]
     return "\n".join(
         [
             r"\begin{table}[htbp]",
             r"  \centering",
-            rf"  \caption{{{_latex(table.title)}. {about}}}",
+            rf"  \caption{{{_latex(table.title)}. {_latex(table.note)}}}",
             rf"  \begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in table.columns)}}}",
             r"    \toprule",
             rf"    {head} \\",

@@ -72,6 +72,15 @@ def apart(values: Sequence[float]) -> list[str]:
     return texts
 
 
+def number(value: float, digits: int = 5) -> float | None:
+    """So many significant digits; None for what is not finite, which JSON cannot say.
+
+    >>> number(0.123456789), number(math.nan)
+    (0.12346, None)
+    """
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
 def _decimals(value: float, digits: int) -> int:
     """Decimals that show so many significant digits."""
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else digits

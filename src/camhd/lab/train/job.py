@@ -16,6 +16,7 @@ from ..optimizers import Driver, Entry
 from ..records import RunConfig
 from . import own
 from .loop import Parts
+from .parallel import Alone
 from .schedule import scheduler
 from .settings import DTYPES, Settings
 from .tasks import TASKS
@@ -52,22 +53,30 @@ class Job:
     build_model: Callable[[], nn.Module]
     build_driver: Callable[[nn.Module], Driver]
 
-    def parts(self) -> Parts:
+    def parts(self, team: Alone) -> Parts:
         """Build everything; the seed must be set."""
-        config, device, dtype = self.config, torch.device(self.config.device), DTYPES[self.config.dtype]
+        config, device, dtype = self.config, team.device(self.config.device), DTYPES[self.config.dtype]
+        share = (team.rank, team.world)
         # Without gradients there is room for larger batches.
         larger = max(config.batch_size, min(4 * config.batch_size, 1024))
         batches = datasets.Batches(
-            self.source.train.to(device), config.batch_size, seed=config.seed, augment=config.augment, dtype=dtype
+            self.source.train.to(device),
+            config.batch_size,
+            seed=config.seed,
+            augment=config.augment,
+            dtype=dtype,
+            share=share,
         )
-        model = self.build_model().to(device, dtype)
+        model, forward = team.divide(self.build_model().to(device, dtype))
         driver = self.build_driver(model)
+        team.check(driver)
         return Parts(
             model=model,
+            forward=forward,
             driver=driver,
             scheduler=scheduler(config.schedule, driver.optimizer, config.epochs, len(batches)),
             train=batches,
-            valid=datasets.Batches(self.source.valid.to(device), larger, shuffle=False, dtype=dtype),
+            valid=datasets.Batches(self.source.valid.to(device), larger, shuffle=False, dtype=dtype, share=share),
             task=TASKS[self.source.dataset.task],
             classes=self.source.dataset.classes,
         )
@@ -119,6 +128,7 @@ def prepare(
         loss_scale=float(settings.loss_scale),
         patience=settings.patience,
         rates_every=settings.lines_every(steps),
+        stop_loss=settings.stop_loss,
     )
     return Job(config, source, _builder(model, dataset), lambda module: entry.build(module, config.options))
 
@@ -155,6 +165,7 @@ def again(config: RunConfig) -> Job:
         dtype=config.dtype,
         device=config.device,
         rates_every=config.rates_every,
+        stop_loss=config.stop_loss,
     )
     job = prepare(
         config.model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
@@ -18,9 +19,10 @@ from ..records import Record, RunConfig
 from . import seeds
 from .clock import Clock
 from .interrupt import Interrupt
+from .parallel import Alone
 from .rates import rates_line
 from .stopping import EarlyStop
-from .tasks import Task, check_outputs
+from .tasks import Tally, Task, check_outputs
 from .watch import Watcher
 
 
@@ -29,6 +31,7 @@ class Parts:
     """What a run is made of, built and on its device."""
 
     model: nn.Module
+    forward: Callable[[Tensor], Tensor]  # the model as it is called in training
     driver: Driver
     scheduler: LambdaLR | None
     train: Batches
@@ -47,6 +50,7 @@ class Loop:
         watcher: who looks on.
         interrupt: whether to stop between two steps.
         checkpoint_seconds: between two checkpoints.
+        team: the processes that share the run.
     """
 
     def __init__(
@@ -57,19 +61,20 @@ class Loop:
         watcher: Watcher,
         interrupt: Interrupt,
         checkpoint_seconds: float,
+        team: Alone,
     ) -> None:
-        self.config, self.clock = config, Clock()
+        self.config, self.clock, self._team = config, Clock(), team
         self._parts, self._record, self._watcher, self._interrupt = parts, record, watcher, interrupt
         self._checkpoint_seconds, self._saved = checkpoint_seconds, perf_counter()
         self.epoch, self.batch, self.step = 1, 0, 0
         self.steps = config.epochs * len(parts.train)
-        self.diverged = False
+        self.diverged = self.reached = False  # reached: the loss at which it stops
         self.best: dict[str, float] = {}
         self.final: dict[str, float] = {}
         self._stopper = EarlyStop(config.patience)
-        device = torch.device(config.device)
-        self._tally = parts.task.tally(device)
-        self._recent, self._seen = torch.zeros((), dtype=torch.float64, device=device), 0  # since the last rates
+        self._device = team.device(config.device)
+        self._tally = parts.task.tally(self._device)
+        self._recent, self._seen = torch.zeros((), dtype=torch.float64, device=self._device), 0  # since the last rates
         self._rates_at = -1
 
     def run(self) -> str:
@@ -82,12 +87,13 @@ class Loop:
         status = ""
         while not status:
             for inputs, targets in self._parts.train.epoch(self.epoch, start=self.batch):
-                if self.diverged:
+                if self.diverged or self.reached:
                     break
                 driver.zero_grad()
                 loss = self._loss(inputs, targets)
                 driver.backward(loss)
                 self._step(loss)
+                self.reached = self._is_enough(loss)
                 self._after_step()
             status = self._end_epoch()
         if self._rates_at != self.step:
@@ -96,15 +102,19 @@ class Loop:
 
     def _loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """The loss whose gradient is taken; what is summed up is the loss without its scale."""
+        here, whole = self._parts.train.counts(self.batch)
         with precision(self.config):
-            outputs = self._parts.model(inputs)
+            outputs = self._parts.forward(inputs)
             if self.step == 0:
                 check_outputs(self._parts.task, outputs, targets, self._parts.classes)
             loss = self._parts.task.loss(outputs, targets)
-        self._tally.add(loss, outputs, targets)
-        self._recent.add_(loss.detach(), alpha=len(targets))
-        self._seen += len(targets)
-        return loss if self.config.loss_scale == 1 else loss * self.config.loss_scale
+        if here:
+            self._tally.add(loss, outputs, targets)
+            self._recent.add_(loss.detach(), alpha=here)
+            self._seen += here
+        # Several processes take the mean of their gradients: each loss weighs as much as it has examples.
+        factor = self.config.loss_scale * (here * self._team.world / whole)
+        return loss if factor == 1 else loss * factor
 
     def _step(self, loss: Tensor) -> None:
         began = perf_counter()
@@ -116,6 +126,11 @@ class Loop:
                 raise
             self.diverged = True
         self.clock.step(perf_counter() - began)
+
+    def _is_enough(self, loss: Tensor) -> bool:
+        """Whether the loss of the whole batch is one to stop at; only then is it read back at every step."""
+        wanted, world = self.config.stop_loss, self._team.world
+        return wanted is not None and self._team.summed(loss.detach(), 0)[0] / world <= wanted * self.config.loss_scale
 
     def _after_step(self) -> None:
         self.step += 1
@@ -129,15 +144,17 @@ class Loop:
 
     def _keep(self) -> None:
         """Write a checkpoint when it is time, or when the process is to end."""
-        if self._interrupt or perf_counter() - self._saved >= self._checkpoint_seconds:
+        due = perf_counter() - self._saved >= self._checkpoint_seconds
+        stop, save = self._team.agree(bool(self._interrupt) or self._watcher.stops(), due)
+        if stop or save:
             self._record.save(self.state())
             self._saved = perf_counter()
-        if self._interrupt:
+        if stop:
             self._interrupt.raise_now()
 
     def _end_epoch(self) -> str:
         """Judge, write down, and say how the run ended; nothing if it goes on."""
-        trained = self._tally.metrics()
+        trained = self._team.joined(self._tally, self._fresh_tally()).metrics()
         judged = self._judge()
         self.final = {f"train_{name}": value for name, value in trained.items()}
         self.final |= {f"valid_{name}": value for name, value in judged.items()}
@@ -150,10 +167,10 @@ class Loop:
         self._watcher.epoch_ended(self, line)
         self.clock.begin_epoch()
         self.epoch, self.batch = self.epoch + 1, 0
-        self._tally = self._parts.task.tally(torch.device(self.config.device))
+        self._tally = self._fresh_tally()
         if self.diverged:
             return "diverged"
-        if self._stopper.enough(judged["loss"]):
+        if self.reached or self._stopper.enough(judged["loss"]):
             return "stopped"
         if self.epoch > self.config.epochs:
             return "finished"
@@ -165,24 +182,28 @@ class Loop:
         """The metrics on the validation set."""
         began = perf_counter()
         model, task = self._parts.model, self._parts.task
-        tally = task.tally(torch.device(self.config.device))
+        tally = self._fresh_tally()
         model.eval()
         self._parts.driver.eval()
-        for inputs, targets in self._parts.valid.epoch(0):
+        for number, (inputs, targets) in enumerate(self._parts.valid.epoch(0)):
             with precision(self.config):
                 outputs = model(inputs)
                 loss = task.loss(outputs, targets)
-            tally.add(loss, outputs, targets)
-        metrics = tally.metrics()
+            if self._parts.valid.counts(number)[0]:
+                tally.add(loss, outputs, targets)
+        metrics = self._team.joined(tally, self._fresh_tally()).metrics()
         model.train()
         self._parts.driver.train()
         self.clock.valid(perf_counter() - began)
         return metrics
 
+    def _fresh_tally(self) -> Tally:
+        return self._parts.task.tally(self._device)
+
     # What a progress display may ask
 
     def metrics(self) -> dict[str, float]:
-        """The training metrics of this epoch so far."""
+        """The training metrics of this epoch so far, in this process."""
         return self._tally.metrics()
 
     def rate(self) -> float | None:
@@ -192,9 +213,10 @@ class Loop:
     # What is written down, and how to go on from it
 
     def _write_rates(self) -> None:
-        line = rates_line(self.step, self._parts.driver.optimizer, self._parts.driver.rate())
-        if self._seen:
-            line["train_loss"] = self._recent.item() / self._seen
+        line = rates_line(self.step, self._parts.driver.optimizer, self._parts.driver.rate())  # all processes take part
+        recent, seen = self._team.summed(self._recent, self._seen)
+        if seen:
+            line["train_loss"] = recent / seen
             self.diverged |= not math.isfinite(line["train_loss"])
         self._record.append(line)
         self._recent.zero_()
@@ -202,35 +224,43 @@ class Loop:
 
     def state(self) -> dict[str, Any]:
         """Everything that is needed to go on from here as if nothing had happened."""
-        scheduler = self._parts.scheduler
+        scheduler, team = self._parts.scheduler, self._team
+        recent, seen = team.summed(self._recent, self._seen)
         return {
-            "place": [self.epoch, self.batch, self.step, self._seen, self._rates_at],
+            "place": [self.epoch, self.batch, self.step, seen, self._rates_at],
             "diverged": self.diverged,
-            "model": self._parts.model.state_dict(),
-            "driver": self._parts.driver.state_dict(),
+            "reached": self.reached,
+            "model": team.whole(self._parts.model.state_dict()),
+            "driver": team.whole(self._parts.driver.state_dict()),
             "scheduler": None if scheduler is None else scheduler.state_dict(),
-            "tally": self._tally.state(),
-            "recent": self._recent,
+            "tally": team.joined(self._tally, self._fresh_tally()).state(),
+            "recent": torch.tensor(recent, dtype=torch.float64),
             "best": self.best,
             "stopper": self._stopper.state(),
             "clock": self.clock.state(),
             "random": seeds.state(),
+            "random_of_each": team.gather(seeds.state()) if team.world > 1 else [],
         }
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.epoch, self.batch, self.step, self._seen, self._rates_at = state["place"]
-        self.diverged = state["diverged"]
-        self._parts.model.load_state_dict(state["model"])
-        self._parts.driver.load_state_dict(state["driver"])
+        self.epoch, self.batch, self.step, seen, self._rates_at = state["place"]
+        self.diverged, self.reached = state["diverged"], state.get("reached", False)
+        self._team.load(self._parts.model, self._parts.driver, state)
         if self._parts.scheduler is not None:
             self._parts.scheduler.load_state_dict(state["scheduler"])
-        self._tally.load(state["tally"])
-        self._recent.copy_(state["recent"])
+        if self._team.leads:  # the sums are of all processes, and are added up again
+            self._tally.load(state["tally"])
+            self._recent.copy_(state["recent"])
+            self._seen = seen
         self.best = state["best"]
         self._stopper.load(state["stopper"])
         self.clock.load(state["clock"])
-        seeds.restore(state["random"])
+        of_each = state.get("random_of_each", [])
+        if self._team.world > 1 and len(of_each) == self._team.world:
+            seeds.restore(of_each[self._team.rank])
+        elif self._team.leads:  # with another number of processes than before, the others draw anew
+            seeds.restore(state["random"])
 
 
 def precision(config: RunConfig) -> AbstractContextManager[object]:

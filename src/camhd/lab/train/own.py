@@ -1,15 +1,76 @@
-"""Names for functions that a user brings along, so that records can tell them apart."""
+"""Functions that a user brings along: found by their place, and named so that records can tell them apart."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
+import importlib.util
 import inspect
+import re
+import sys
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from .. import data as datasets
+from .. import models, optimizers
+
 PREFIX = "own:"
+_PLACE = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
+
+
+def find(text: str) -> Any:
+    """A name of the catalogs as it is; `FILE.py:FUNCTION` or `package.module:function` as the function.
+
+    >>> find("ffnn:100,100")
+    'ffnn:100,100'
+    >>> find("torch.nn:Identity")
+    <class 'torch.nn.modules.linear.Identity'>
+    """
+    path, _, name = text.rpartition(":")
+    if path.endswith(".py"):
+        return _member(_from_file(path, name), path, name)
+    place = _PLACE.fullmatch(text)
+    if place is None or path in {*models.NAMES, *datasets.NAMES, *optimizers.names()}:
+        return text
+    try:
+        module = importlib.import_module(path)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{path}.".startswith(f"{missing.name}."):
+            raise
+        raise ValueError(
+            f"there is no module {missing.name!r}, which should lead to the function {name!r}; it must be installed, "
+            "or lie in a folder that Python looks into, or be given as FILE.py:FUNCTION."
+        ) from None
+    return _member(module, path, name)
+
+
+def look_in(folder: str | None) -> None:
+    """From now on Python finds modules in this folder, too; its own come first."""
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
+
+
+def _from_file(path: str, name: str) -> types.ModuleType:
+    file = Path(path)
+    if not file.is_file():
+        raise ValueError(f"there is no file {path!r}, which should hold the function {name!r}.")
+    spec = importlib.util.spec_from_file_location(file.stem, file.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(file.stem, module)  # so that what it defines can be found by name
+    spec.loader.exec_module(module)
+    return module
+
+
+def _member(module: types.ModuleType, path: str, name: str) -> Any:
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ValueError(f"{path!r} must hold a function {name!r}, but does not.")
+    return function
 
 
 def name_of(function: Callable[..., Any]) -> str:

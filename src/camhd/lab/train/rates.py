@@ -13,14 +13,14 @@ DIGITS = 7  # as many as float32 has
 
 
 def rates_line(step: int, optimizer: Optimizer | None, rate: float | None) -> dict[str, Any]:
-    """All levels' rates and their weights after a step.
+    """All levels' rates and their weights after a step. Processes that share a run must all ask for it.
 
     Args:
         step: after which step.
         optimizer: whose rates; None where there is none, and `rate` is all that is known.
         rate: the one number that a progress bar shows.
     """
-    rates = report.snapshot(optimizer)
+    rates = report.snapshot(optimizer, whole=True)
     if rates is None and rate is not None:
         rates = {"lr": {"count": 1, "values": [rate]}}
     return {"kind": "rates", "step": step, "rates": _short(rates), "weights": _short(report.weights(optimizer) or None)}

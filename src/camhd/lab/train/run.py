@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from ..records import FORMAT, InFolder, InMemory, Record, Run, environment
 from .interrupt import Interrupt
 from .job import Data, Job, MakeOptimizer, Model, prepare
 from .loop import Loop, Parts
-from .seeds import seeded
+from .parallel import Alone
+from .parallel import team as team_of
+from .seeds import seeded, seeded_apart
 from .settings import Settings
 from .watch import Watcher
 
@@ -38,11 +41,13 @@ def train(
     device: str = "cpu",
     rates_every: int | None = None,
     paper: bool = False,
+    stop_loss: float | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     checkpoint_minutes: float = MINUTES,
     watcher: Watcher | None = None,
+    parallel: str | None = None,
 ) -> Run:
     """Train a model on a data set with an optimizer, and give the record of it.
 
@@ -66,11 +71,13 @@ def train(
         device: as torch calls it.
         rates_every: steps between two lines of rates; None for about a hundred lines in a run.
         paper: take the paper's settings for this model where it has some.
+        stop_loss: stop after the first step whose training loss is at most this; None: never.
         folder: where the run gets its folder; None keeps no record on disk.
         resume: go on with this run where it was interrupted; a finished one is given as it is.
         overwrite: begin again, whatever is there.
         checkpoint_minutes: between two checkpoints.
         watcher: is told how it goes.
+        parallel: None, or how several processes (torchrun's) share the run: "ddp" or "fsdp".
 
     Example:
         >>> run = train("ffnn:16", "digits", "adam-cam-hd-2", epochs=2, seed=1)
@@ -89,9 +96,10 @@ def train(
         device=device,
         rates_every=rates_every,
         paper=paper,
+        stop_loss=stop_loss,
     )
     job = prepare(model, data, optimizer, settings, seed=seed, options=options, label=label)
-    return execute(job, folder, resume, overwrite, checkpoint_minutes, watcher)
+    return execute(job, folder, resume, overwrite, checkpoint_minutes, watcher, parallel)
 
 
 def execute(
@@ -101,6 +109,7 @@ def execute(
     overwrite: bool = False,
     checkpoint_minutes: float = MINUTES,
     watcher: Watcher | None = None,
+    parallel: str | None = None,
 ) -> Run:
     """Carry out a job.
 
@@ -114,39 +123,61 @@ def execute(
         overwrite: begin again, whatever is there.
         checkpoint_minutes: between two checkpoints.
         watcher: is told how it goes.
+        parallel: None, or how several processes (torchrun's) share the run: "ddp" or "fsdp". The first one writes.
     """
     if resume and overwrite:
         raise ValueError("'resume' and 'overwrite' contradict each other; give one of them.")
     if not 0 <= checkpoint_minutes < math.inf:
         raise ValueError(f"'checkpoint_minutes' must be 0 or more, and finite, got {checkpoint_minutes}.")
     watcher = watcher or Watcher()
-    if folder is None:
-        return _train(job, InMemory(job.config), watcher, math.inf)
-    with InFolder(folder, job.config, resume, overwrite) as record:
-        if not record.finished:
-            try:
-                return _train(job, record, watcher, 60 * checkpoint_minutes)
-            except Exception:
+    with team_of(parallel, job.config.device) as team, ExitStack() as open_record:
+        record: Record = InMemory(job.config)
+        seconds = math.inf
+        if folder is not None:
+            wanted = InFolder(folder, job.config, resume, overwrite)
+            finished = _begin(team, wanted, open_record)
+            if finished is not None:
+                watcher.ended(finished)
+                return finished
+            seconds = 60 * checkpoint_minutes
+            record = wanted if team.leads else record
+        try:
+            return _train(job, record, watcher, seconds, team)
+        except Exception:
+            if isinstance(record, InFolder):
                 record.forget()
-                raise
-        run = record.run()
-    watcher.ended(run)
-    return run
+            raise
 
 
-def _train(job: Job, record: Record, watcher: Watcher, checkpoint_seconds: float) -> Run:
+def _begin(team: Alone, record: InFolder, open_record: ExitStack) -> Run | None:
+    """Open the record, in the process that writes it; all of them hear of a finished run, and of what is wrong."""
+    found: Run | Exception | None = None
+    if team.leads:
+        try:
+            open_record.enter_context(record)
+            found = record.run() if record.finished else None
+        except Exception as error:
+            found = error
+    found = team.tell(found)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _train(job: Job, record: Record, watcher: Watcher, checkpoint_seconds: float, team: Alone) -> Run:
     with seeded(job.config.seed), Interrupt() as interrupt:
-        parts = job.parts()
-        loop = Loop(job.config, parts, record, watcher, interrupt, checkpoint_seconds)
-        state = record.restore()
+        parts = job.parts(team)
+        seeded_apart(job.config.seed, team.rank)
+        loop = Loop(job.config, parts, record, watcher, interrupt, checkpoint_seconds, team)
+        state = team.tell(record.restore())
         if state is None:
             record.append(_start(job, parts))
         else:
             loop.load(state)
         watcher.begun(loop)
         status = loop.run()
-        record.finish(_result(status, loop))
-        run = record.run()
+        record.finish(_result(status, loop, team))
+        run: Run = team.tell(record.run())
         watcher.ended(run)
         if interrupt:
             interrupt.raise_now()
@@ -163,11 +194,12 @@ def _start(job: Job, parts: Parts) -> dict[str, Any]:
         "metric": parts.task.metric,
         "examples": {"train": len(job.source.train), "valid": len(job.source.valid)},
         "note": job.source.dataset.note,
-        "groups": report.groups(parts.driver.optimizer),
+        "groups": report.groups(parts.driver.optimizer, whole=True),
     }
 
 
-def _result(status: str, loop: Loop) -> dict[str, Any]:
+def _result(status: str, loop: Loop, team: Alone) -> dict[str, Any]:
+    shared = {} if team.kind is None else {"parallel": {"kind": team.kind, "processes": team.world}}
     return {
         "format": FORMAT,
         "status": status,
@@ -176,5 +208,5 @@ def _result(status: str, loop: Loop) -> dict[str, Any]:
         "final": loop.final,
         "best": loop.best,
         "time": loop.clock.run(),
-        "environment": environment(),
+        "environment": {**environment(), **shared},
     }

@@ -25,6 +25,12 @@ def seeded(seed: int) -> Iterator[None]:
         restore(before)
 
 
+def seeded_apart(seed: int, rank: int) -> None:
+    """Processes that share a run have built the same model; from now on each draws numbers (dropout) of its own."""
+    if rank:
+        torch.manual_seed((seed + rank * 0x9E3779B97F4A7C15) % 2**63)
+
+
 def state() -> dict[str, Any]:
     """Where all generators stand, in types that `torch.load` takes without unpickling code."""
     found: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}

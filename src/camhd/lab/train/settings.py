@@ -31,6 +31,8 @@ class Settings:
         dtype: "float32", "float64", or "bfloat16" for float32 weights under autocast.
         device: as torch calls it.
         rates_every: steps between two lines of rates; None for about a hundred lines in a run.
+        stop_loss: stop after the first step whose training loss (that of its batch) is at most this; None: never. The
+            loss is then read back from the device at every step.
         paper: take the paper's settings for this model where it has some, in place of the optimizers' defaults.
     """
 
@@ -45,12 +47,15 @@ class Settings:
     device: str = "cpu"
     rates_every: int | None = None
     paper: bool = False
+    stop_loss: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "rates_every"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"'{name}' must be a whole number, 1 or more, got {value!r}.")
+        if self.stop_loss is not None and not math.isfinite(self.stop_loss):
+            raise ValueError(f"'stop_loss' must be finite, or None for no stop, got {self.stop_loss}.")
         if not 0 < self.loss_scale < math.inf:
             raise ValueError(f"'loss_scale' must be above zero and finite, got {self.loss_scale}.")
         choose("dtype", self.dtype, DTYPES)

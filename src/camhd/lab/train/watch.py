@@ -49,5 +49,9 @@ class Watcher:
     def epoch_ended(self, progress: Progress, epoch: Mapping[str, Any]) -> None:
         """An epoch ended; this is its line in the history."""
 
+    def stops(self) -> bool:
+        """Whether the run should stop here, with a checkpoint to go on from. This is asked at every step."""
+        return False
+
     def ended(self, run: Run) -> None:
         """The run has its result. A run that was finished before is told here too, without a `begun`."""

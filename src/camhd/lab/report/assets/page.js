@@ -93,11 +93,12 @@ function start() {
   document.title = [data.title, ...(data.tasks.length === 1 ? [data.tasks[0].name] : [])].join(" · ");
   themes(document.getElementById("theme"));
   const sections = data.tasks.map((task, number) => taskSection(task, number, data));
+  const own = data.sections.map(ownSection);
   const rest = [problems(data.problems), environments(data.environments)].filter(Boolean);
   const remarks = data.remarks.map((text) => el("p", text));
-  document.getElementById("main").append(...remarks, ...limits(data.left_out), ...sections, ...rest);
+  document.getElementById("main").append(...remarks, ...own, ...limits(data.left_out), ...sections, ...rest);
   const link = (section) => el("li", el("a", { href: `#${section.id}` }, section.querySelector("h2").textContent));
-  document.getElementById("contents").append(el("ul", [...sections, ...rest].map(link)));
+  document.getElementById("contents").append(el("ul", [...own, ...sections, ...rest].map(link)));
   const watcher = new IntersectionObserver(
     (entries) => {
       for (const { isIntersecting, target } of entries) {

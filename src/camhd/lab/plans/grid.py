@@ -1,0 +1,122 @@
+"""What a plan trains: every method on every problem, with every seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import optimizers
+from ..sweep import Item
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A column of a table: what is trained on what, and for how long.
+
+    Args:
+        title: as the paper calls it; it stays the same at every scale.
+        model: as `camhd train` takes it.
+        data: likewise.
+        epochs: passes over the training set.
+        batch_size: examples in a step; None for the paper's.
+        augment: None, "crop-flip" or "crop-flip-cutout".
+        dtype: "float32", "float64", or "bfloat16".
+    """
+
+    title: str
+    model: str
+    data: str
+    epochs: int
+    batch_size: int | None = None
+    augment: str | None = None
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table.
+
+    Args:
+        label: as the paper calls it; it stays the same at every scale.
+        optimizer: its name in the registry.
+        options: in place of the paper's settings for the model, or of the optimizer's defaults.
+        schedule: of the learning rate.
+    """
+
+    label: str
+    optimizer: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    schedule: str | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every method on every problem, with several seeds.
+
+    Args:
+        name: for `--only`, and to tell grids of a plan apart.
+        problems: the columns.
+        methods: the rows, in the paper's order.
+        seeds: how many.
+        rates_every: steps between two lines of rates; None for about a hundred in a run.
+        stop_loss: a training loss at which runs stop.
+    """
+
+    name: str
+    problems: tuple[Problem, ...]
+    methods: tuple[Method, ...]
+    seeds: int = 10
+    rates_every: int | None = None
+    stop_loss: float | None = None
+
+    def item(self, problem: Problem, method: Method, seed: int) -> Item:
+        """One run."""
+        return Item(
+            model=problem.model,
+            data=problem.data,
+            optimizer=method.optimizer,
+            options=dict(method.options),
+            label=method.label,
+            seed=seed,
+            epochs=problem.epochs,
+            batch_size=problem.batch_size,
+            augment=problem.augment,
+            schedule=method.schedule,
+            dtype=problem.dtype,
+            rates_every=self.rates_every,
+            stop_loss=self.stop_loss,
+            paper=True,
+        )
+
+    def items(self) -> Iterator[Item]:
+        """All runs, seed by seed: whoever stops early has something of everything."""
+        for seed in range(self.seeds):
+            for problem in self.problems:
+                for method in self.methods:
+                    yield self.item(problem, method, seed)
+
+
+def key(config: Mapping[str, Any]) -> str:
+    """Equal for configurations of one run, as far as they can be told without its data and its label."""
+    return json.dumps({name: config.get(name) for name in _SIGNED}, sort_keys=True)
+
+
+def key_of(item: Item) -> str:
+    """The key that the record of a run must have to be this one."""
+    settings = item.settings()
+    task = optimizers.task_of(item.model) if settings.paper else None
+    return key(
+        {
+            **{name: getattr(item, name) for name in _SIGNED},
+            "options": optimizers.find(item.optimizer).resolve(item.options, task),
+            "batch_size": settings.examples(item.model, item.data),
+        }
+    )
+
+
+_SIGNED = (
+    *("model", "data", "optimizer", "options", "seed", "batch_size", "epochs", "split"),
+    *("augment", "schedule", "patience", "loss_scale", "dtype", "stop_loss"),
+)
