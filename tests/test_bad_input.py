@@ -47,7 +47,10 @@ BAD_OPTIONS = [
         {"combine": Regularized({("global", "layer"): 1.0})},
         r"\('global', 'layer'\) is no such pair.*the pairs are \[\('layer', 'global'\)\]",
     ),
-    ({"hyper_rule": "exponential"}, "'hyper_rule' must be one of 'additive', 'multiplicative' .* got 'exponential'"),
+    (
+        {"hyper_rule": "exponential"},
+        "'hyper_rule' must be one of 'additive', 'multiplicative', 'long_horizon' .* got 'exponential'",
+    ),
     ({"hyper_scale": "median"}, "'hyper_scale' must be one of 'sum', 'mean', 'size', got 'median'"),
     (
         {"hyper_rule": "multiplicative", "hyper_scale": "mean"},

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..rules import Batch, Rule
-from ..tree import GroupRates, RateTree
+import torch
+from torch import Tensor
+
+from ..rules import TRACE, Batch, Rule, Sensitivity
+from ..tree import GroupRates, Observer, RateTree, times_
 
 
 def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[GroupRates]) -> None:
@@ -19,22 +22,40 @@ def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[
     that its caches hold, once before the rates learn and once after: memory is read and written twice,
     whatever the number of torch operations.
     """
-    moved = tree.begin()
+    moved, traced = tree.begin(), tree.config.hyper_rule.traced
     pieces = [piece for batch in batches for piece in batch.pieces(rule.state_names(batch.options))]
     last_kappa = None
-    if any(rule.needs_kappa(batch.last) for batch in batches if batch.among(moved)):
+    if not traced and any(rule.needs_kappa(batch.last) for batch in batches if batch.among(moved)):
         last_kappa = tree.last_kappa(groups)
     observer = tree.observer(groups)
     for piece in pieces:
         g = rule.gradients(piece)  # g_t
         places = piece.among(moved)
-        if places:
+        if traced:
+            observer.see(piece.slots, piece.rows, g, piece.state(TRACE), [1.0] * len(piece), False)
+        elif places:
             back = piece if len(places) == len(piece) else piece.pick(places)
             s = rule.sensitivity(back, last_kappa)  # s_{t−1}
             observer.see(back.slots, back.rows, [g[i] for i in places], s.tensors, s.scales, s.fresh)  # line 1: h
         rule.advance(piece, g)
     rule.turn(batches)
+    if traced:
+        memories = tree.memories()
+        for piece in pieces:
+            _take_in(rule.direction(piece), piece, observer, memories)
     kappas = tree.advance(observer.signal(), groups)  # lines 2 to 5: rates, γ, κ
     for piece in pieces:
         rule.move(piece, kappas)  # line 6: θ ← θ − U(κ)
     tree.end(slot for batch in batches for slot in batch.slots)
+
+
+def _take_in(direction: Sensitivity, piece: Batch, observer: Observer, memories: Sequence[Tensor]) -> None:
+    """The trace D ← φ D + d of a piece, and how far d would go."""
+    observer.measure(piece.slots, direction.tensors, direction.scales, piece.params)
+    traces, rows = piece.state(TRACE), piece.rows or [None] * len(piece)
+    found = zip(piece.slots, rows, piece.params, strict=True)
+    kept = [observer.cells.rows(slot, memories[slot], some).to(p.device) for slot, some, p in found]
+    torch._foreach_mul_(traces, kept)
+    d = direction.tensors if direction.fresh else torch._foreach_clone(direction.tensors)
+    times_(d, direction.scales)
+    torch._foreach_add_(traces, d)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..rules import Wrapped, state_dtype
+from ..rules import TRACE, Wrapped, state_dtype
 from ..tree.checkpoint import export_header, export_slots, is_tree_entry, restore
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def _undo_casts(optimizer: Optimizer, entries: Iterable[Mapping[str, Any]]) -> N
     for param, saved in zip(params, entries, strict=True):
         wide = state_dtype(param.dtype)
         for name, value in saved.items():
-            if wide != param.dtype and name != "step" and isinstance(value, Tensor):
+            if name == TRACE:
+                optimizer.state[param][name] = value.to(param.device, copy=True)
+            elif wide != param.dtype and name != "step" and isinstance(value, Tensor):
                 optimizer.state[param][name] = value.to(param.device, wide, copy=True)
 
 

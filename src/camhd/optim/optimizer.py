@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..backends import Backend
 from ..levels import Layout, lay_out, owners_of, slots_of
-from ..rules import Batch, Rule
+from ..rules import TRACE, Batch, Rule, new_trace
 from ..tree import (
     GroupRates,
     LocalState,
@@ -231,6 +231,8 @@ class Optimizer(torch.optim.Optimizer):
         for _, p in params:
             if not self.state[p]:
                 self.state[p] = self.rule.start(_real(p), group)
+            if self.config.hyper_rule.traced and TRACE not in self.state[p]:
+                self.state[p][TRACE] = new_trace(_real(p))
         spread = self.config.schedule == "all"
         batch = Batch(
             group=index,

@@ -2,8 +2,20 @@
 
 from .adabound import AdaBound
 from .adam import Adam
-from .base import Batch, Options, Rule, state_dtype
+from .base import TRACE, Batch, Options, Rule, Sensitivity, new_trace, state_dtype
 from .sgd import SGD
 from .wrapped import Wrapped
 
-__all__ = ["SGD", "AdaBound", "Adam", "Batch", "Options", "Rule", "Wrapped", "state_dtype"]
+__all__ = [
+    "SGD",
+    "TRACE",
+    "AdaBound",
+    "Adam",
+    "Batch",
+    "Options",
+    "Rule",
+    "Sensitivity",
+    "Wrapped",
+    "new_trace",
+    "state_dtype",
+]

@@ -63,6 +63,12 @@ class AdaBound(Rule):
     def turn(self, batches: Sequence[Batch]) -> None:
         count_steps(batches)
 
+    def direction(self, batch: Batch) -> Sensitivity:
+        """Without the bounds: what the direction is until a rate meets one."""
+        roots, corrections, _ = self._parts(batch, batch.options, batch.factor)
+        scales = [c / slow for c, slow in zip(corrections, self._slowing(batch, batch.options), strict=True)]
+        return Sensitivity(torch._foreach_div(batch.state("exp_avg"), roots), scales, fresh=True)
+
     def move(self, batch: Batch, kappas: Kappas) -> None:
         roots, corrections, bounds = self._parts(batch, batch.options, batch.factor)
         rates = torch._foreach_div(_times(batch.rates(kappas), corrections), roots)

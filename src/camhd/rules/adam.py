@@ -58,6 +58,16 @@ class Adam(Rule):
     def turn(self, batches: Sequence[Batch]) -> None:
         count_steps(batches)
 
+    def direction(self, batch: Batch) -> Sensitivity:
+        roots, scales = self._roots(batch, batch.options)
+        found = torch._foreach_div(batch.state("exp_avg"), roots)
+        decay = batch.options["weight_decay"]
+        if decay and self.decoupled(batch.options):
+            times_(found, scales)
+            torch._foreach_add_(found, batch.params, alpha=decay)
+            scales = [1.0] * len(batch)
+        return Sensitivity(found, scales, fresh=True)
+
     def move(self, batch: Batch, kappas: Kappas) -> None:
         roots, scales = self._roots(batch, batch.options)
         rates, decay = batch.rates(kappas), batch.options["weight_decay"]

@@ -24,6 +24,7 @@ from ..tree import Kappas, Number, Rows
 Options = Mapping[str, Any]
 Tensors: TypeAlias = list[Tensor] | tuple[Tensor, ...]  # what torch's foreach functions take
 
+TRACE = "trace"  # the state of a parameter that holds its trace of directions, with a traced hyper rule
 PIECE = 2**21  # bytes of a parameter that the CPU takes at a time: with gradient and state, what its caches hold
 
 
@@ -178,6 +179,10 @@ class Rule(ABC):
         """Once a step, when all of g_t is in the state and nothing has moved yet."""
 
     @abstractmethod
+    def direction(self, batch: Batch) -> Sensitivity:
+        """d_t, after `turn`: what a small κ would be multiplied with. Never written to if not fresh."""
+
+    @abstractmethod
     def move(self, batch: Batch, kappas: Kappas) -> None:
         """θ ← θ − U(κ)."""
 
@@ -206,6 +211,12 @@ def check_at_least_0(options: Options, name: str, complaint: str) -> None:
 def zeros(param: Tensor) -> Tensor:
     """State for a parameter, laid out in memory as it is."""
     return torch.zeros_like(param, dtype=state_dtype(param.dtype), memory_format=torch.preserve_format)
+
+
+def new_trace(param: Tensor) -> Tensor:
+    """An empty trace of directions, in single precision at least: it sums up hundreds of them."""
+    dtype = torch.float32 if param.dtype.itemsize < 4 else param.dtype
+    return torch.zeros_like(param, dtype=dtype, memory_format=torch.preserve_format)
 
 
 def state_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -63,5 +63,8 @@ class SGD(Rule):
             if momentum:
                 torch._foreach_add_(batch.state("direction"), batch.state("momentum_buffer"), alpha=momentum)
 
+    def direction(self, batch: Batch) -> Sensitivity:
+        return Sensitivity(batch.state(self._direction_name(batch.options)), [1.0] * len(batch), fresh=False)
+
     def move(self, batch: Batch, kappas: Kappas) -> None:
         step_along(batch, batch.state(self._direction_name(batch.options)), batch.rates(kappas))

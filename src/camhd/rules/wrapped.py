@@ -92,6 +92,9 @@ class Wrapped(Rule):
         for batch in batches:
             self._take_back(batch.options, self.inner.param_groups[batch.group])
 
+    def direction(self, batch: Batch) -> Sensitivity:
+        return Sensitivity(batch.state("direction"), [1.0] * len(batch), fresh=False)
+
     def move(self, batch: Batch, kappas: Kappas) -> None:
         step_along(batch, batch.state("direction"), batch.rates(kappas))
 

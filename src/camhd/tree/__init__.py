@@ -4,6 +4,7 @@ from .config import GroupRates, TreeConfig, check_hyper_lr, check_number
 from .kappa import Kappas
 from .local import LocalLayout, localize
 from .numbers import Number, times_
+from .observer import Observer
 from .rates import RateTree
 from .shards import LocalState, Shards, find_shards, local, local_grad
 from .state import Move, Rows, Signal, TreeState
@@ -15,6 +16,7 @@ __all__ = [
     "LocalState",
     "Move",
     "Number",
+    "Observer",
     "RateTree",
     "Rows",
     "Shards",

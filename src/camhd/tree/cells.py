@@ -7,6 +7,7 @@ A layout (`camhd.levels.layout`) on a device. `sum_to` sums a parameter's scalar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -47,6 +48,7 @@ class Cells:
         self.alike = len(set(self.lr0s)) == 1
         self._holders: dict[tuple[int, int], Tensor] = {}
         self._sizes: dict[int, Tensor] = {}
+        self._numbers: Tensor | None = None
         self.divided = layout if isinstance(layout, LocalLayout) else None  # over several processes
         self._once: dict[int | None, Tensor | None] = {}
 
@@ -159,6 +161,16 @@ class Cells:
         holders = self._holders[level, above]
         own, theirs = self._starts[level], self._starts[above][holders]
         return rates[holders] * torch.where(own == theirs, 1, own / theirs)
+
+    @property
+    def numbers(self) -> Tensor:
+        """How many scalars each cell has."""
+        if self._numbers is None:
+            counts = [
+                math.prod(slot.shape) // max(n, 1) for slot, n in zip(self.layout.slots, self.counts, strict=True)
+            ]
+            self._numbers = self.layout.by_slot(counts).to(self.device, self.dtype)
+        return self._numbers
 
     def sizes(self, level: int) -> Tensor:
         """|G| of each group of a level."""

@@ -18,11 +18,11 @@ from ..combine import State as Weights
 from .cells import Cells
 from .placements import put_together
 from .rates import RateTree
-from .state import Level, Move, TreeState
+from .state import Level, Move, Tracing, TreeState
 
 VERSION = 1
 MOVED = "moved"
-PREFIXES = ("rate.", "start.", "hyper_")
+PREFIXES = ("rate.", "start.", "hyper_", "tracing.")
 
 
 def is_tree_entry(name: str) -> bool:
@@ -60,6 +60,9 @@ def export_slots(tree: RateTree) -> list[dict[str, Any]]:
             same = tree.cells.alike if by_rows else _all_are(level.starts[family.run], tree.cells.lr0s[slot.group])
             if same:
                 del entries[f"start.{partition.level.name}"]  # as it would be anyway
+    for name, vector in _tracing(state).items():
+        for entries, part in zip(slots, vector.split(tree.cells.counts), strict=True):
+            entries[f"tracing.{name}"] = part.clone()
     for index, (entries, leaf) in enumerate(zip(slots, state.leaves, strict=False)):
         assert layout.leaf is not None
         for key, value in leaf.tensors().items():
@@ -145,7 +148,23 @@ def restore(
         moved=frozenset(i for i, entries in enumerate(slots) if entries.get(MOVED)),
         skipped=torch.full_like(tree.state.skipped, header["skipped"]),
         step=header["step"],
+        tracing=_restored_tracing(tree, slots),
     )
+
+
+def _tracing(state: TreeState) -> dict[str, Tensor]:
+    return {} if state.tracing is None else {"kappa": state.tracing.kappa, "memory": state.tracing.memory}
+
+
+def _restored_tracing(tree: RateTree, slots: Sequence[Mapping[str, Any]]) -> Tracing | None:
+    found = {}
+    for name, like in _tracing(tree.state).items():
+        parts = [
+            _entry(entries, f"tracing.{name}", slot.name, (count,)).to(like)
+            for slot, count, entries in zip(tree.layout.slots, tree.cells.counts, slots, strict=True)
+        ]
+        found[name] = torch.cat(parts)
+    return Tracing(**found) if found else None
 
 
 def _level(tensors: Mapping[str, Tensor]) -> Level:

@@ -73,11 +73,14 @@ class TreeConfig:
                 f"'combine_lr' must be left out with combine={combine!r}, which learns no weights, got {combine_lr}; "
                 "use combine='normalized' to learn them."
             )
+        default = default_combine_lr if rule.combine_lr is None else rule.combine_lr
+        if rule.traced:
+            _check_traced(made, joined)
         return cls(
             levels=made,
             weights=_weights(weights, made),
             combine=joined,
-            combine_lr=_not_negative("combine_lr", default_combine_lr if combine_lr is None else combine_lr),
+            combine_lr=_not_negative("combine_lr", default if combine_lr is None else combine_lr),
             hyper_rule=rule,
             hyper_scale=hyper_scale,
             decay=_decay(decay),
@@ -169,6 +172,19 @@ def _hyper_rule(spec: str | HyperRule, scale: str) -> HyperRule:
             f"got {scale!r}."
         )
     return rule
+
+
+def _check_traced(levels: Sequence[Level], joined: Combination) -> None:
+    if any(level.name == "parameter" for level in levels):
+        raise ValueError(
+            "the level 'parameter' has no cosine to learn from with hyper_rule='long_horizon'; leave it out of "
+            "'levels', or use hyper_rule='additive'."
+        )
+    if joined.settles:
+        raise ValueError(
+            "regularised rates cannot be combined with hyper_rule='long_horizon', which ties levels in its own way; "
+            "use combine='fixed', or hyper_rule='additive'."
+        )
 
 
 def _check_bounds(min_lr: float, max_lr: float | None) -> None:

@@ -29,6 +29,7 @@ class Kappas(Sequence[Tensor]):
         weights: what the combination has learned.
         moves: the scheduler's factor c and the decay τ of each param group.
         limits: α_∞ of each param group.
+        most: the largest α* of each cell, if there is one.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Kappas(Sequence[Tensor]):
         weights: Weights,
         moves: Sequence[Move],
         limits: Sequence[float],
+        most: Tensor | None = None,
     ) -> None:
         self.config, self.cells, self.state, self.weights = config, cells, state, weights
         schedule = [1.0 if config.schedule == "global" else move.factor for move in moves]
@@ -47,8 +49,9 @@ class Kappas(Sequence[Tensor]):
         columns, combine = columns_of(config, cells, state, moves), config.combine
         layer = cells.layers if combine.by_layer else 0
         if not state.leaves:
-            alpha = combine.mix(weights, Places(columns, layer, cells.unit))
-            self.parts = cells.by_slot(self._moving(self._bounded(alpha)))
+            alpha = self._bounded(combine.mix(weights, Places(columns, layer, cells.unit)))
+            self.alpha = alpha if most is None else torch.minimum(alpha, most)
+            self.parts = cells.by_slot(self._moving(self.alpha))
         elif combine.linear:
             shares = combine.shares(weights, Places(columns, layer, cells.unit))
             alpha = torch.zeros(cells.total, dtype=cells.dtype, device=cells.device)

@@ -17,6 +17,7 @@ from ..combine import Ancestors, Places
 from ..combine import State as Weights
 from ..hyper import Pull, scale_factor
 from ..hyper import State as RuleState
+from .bounds import mean_factor, relative
 from .cells import Cells
 from .config import GroupRates, TreeConfig
 from .numbers import Number
@@ -67,7 +68,7 @@ def learn(config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, gr
     sums = [_sum_up(config, cells, i, pull, signal, groups) for i, pull in enumerate(pulls)]
     leaves, joined = signal.leaves, None
     if cells.divided is None:
-        news = [_new_level(config, cells, state, i, level) for i, level in enumerate(sums)]
+        news = [_new_level(config, cells, state, i, level, signal=signal) for i, level in enumerate(sums)]
     else:
         joined = _learn_together(config, cells, state, sums, slope, hyper, signal)
         news, slope = joined.news, joined.slope
@@ -163,7 +164,15 @@ def _sum_up(
     return _Sums(total, grads, cells.sum_up(i, cells.once(moves, i)))
 
 
-def _new_level(config: TreeConfig, cells: Cells, state: TreeState, i: int, sums: _Sums, some: Rows = None) -> _New:
+def _new_level(
+    config: TreeConfig,
+    cells: Cells,
+    state: TreeState,
+    i: int,
+    sums: _Sums,
+    some: Rows = None,
+    signal: Signal | None = None,
+) -> _New:
     """The hyper rule's answer to what a level's groups, or some of them, have summed up."""
     level = state.levels[i].part(some)
     if i == 0 and config.schedule == "global":
@@ -175,7 +184,14 @@ def _new_level(config: TreeConfig, cells: Cells, state: TreeState, i: int, sums:
     if sums.grads is not None and sums.moves is not None:
         norms = sums.grads.sqrt() * sums.moves.sqrt()
     hyper = sums.hyper if scale is None else sums.hyper * scale
-    return _New(*config.hyper_rule.update(level.rates, Pull(hyper, norms, state.step), level.rule))
+    pull = Pull(hyper, norms, state.step)
+    if config.hyper_rule.traced and state.tracing and signal:
+        pull = pull._replace(
+            moved=relative(cells, state.tracing, signal, config.hyper_rule.traced, i),
+            above=cells.seen_from(i, i - 1, state.levels[i - 1].rates) if i else None,
+            factor=mean_factor(cells, signal, chain_of(config, state.last_moves), i),
+        )
+    return _New(*config.hyper_rule.update(level.rates, pull, level.rule))
 
 
 def _settled(

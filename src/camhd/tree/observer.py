@@ -65,6 +65,8 @@ class Observer:
         self._leaf_dots: Parts = {}
         self._pulls: list[Parts] = [{} for _ in state.levels]
         self._leaves: list[NewLeaf] = []
+        self._lengths: Parts = {}
+        self._sizes: Parts = {}
         self._slope: Weights = {}
         self._above: Mapping[int, Sequence[Tensor]] = {}
         if state.leaves:
@@ -108,6 +110,21 @@ class Observer:
         for slot, some, product, scale in zip(slots, rows or [None] * len(slots), products, scales, strict=True):
             self._see_scalars(slot, some, product, scale)
 
+    def measure(
+        self,
+        slots: Sequence[int],
+        directions: Sequence[Tensor],
+        scales: Sequence[Number],
+        params: Sequence[Tensor],
+    ) -> None:
+        """Σ d² and Σ θ² of parameters that are to move, or of rows of them; d = scale · direction."""
+        dtype, cells = self.cells.dtype, self.cells
+        directions, params = [d.to(dtype) for d in directions], [p.to(dtype) for p in params]
+        squares = [cells.dot(slot, d, d) for slot, d in zip(slots, directions, strict=True)]
+        times_(squares, [scale**2 for scale in scales])
+        self._take(self._lengths, slots, squares)
+        self._take(self._sizes, slots, [cells.dot(slot, p, p) for slot, p in zip(slots, params, strict=True)])
+
     def signal(self) -> Signal:
         """All that was seen."""
 
@@ -122,6 +139,8 @@ class Observer:
             leaf_dots=whole(self._leaf_dots),
             pulls=[whole(parts) for parts in self._pulls],
             slope=self._slope,
+            lengths=whole(self._lengths),
+            sizes=whole(self._sizes),
         )
 
     def _dots_of(

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..combine import State as Weights
 from ..levels import Family, Global, Layout
+from . import bounds
 from .cells import Cells
 from .config import GroupRates, TreeConfig
 from .kappa import Kappas
@@ -68,6 +69,13 @@ class RateTree:
             skipped=torch.zeros((), dtype=torch.int64, device=self.cells.device),
         )
         self.cells.refer([level.starts for level in self.state.levels], self.cells.alike)
+        if rule.traced and self.cells.divided is not None:
+            raise ValueError(
+                "hyper_rule='long_horizon' cannot learn from parameters that are divided over processes yet; use "
+                "hyper_rule='additive', or DistributedDataParallel."
+            )
+        if rule.traced:
+            self.state.tracing = bounds.fresh(self.cells)
 
     @property
     def layout(self) -> Layout:
@@ -102,12 +110,25 @@ class RateTree:
         if self.config.restarts(state.step):
             self.restart()
         elif signal or self.cells.divided is not None:  # all processes send the same messages at every step
-            learn(self.config, self.cells, state, signal, groups)
+            seen = bounds.seen(self.cells, state.tracing, signal) if state.tracing else signal
+            learn(self.config, self.cells, state, seen, groups)
         for name, value in weights.items():
             state.last_weights[name].copy_(value)
         state.last_moves = moves
         # Line 3 combines the new rates with the old weights.
-        return self._kappa(weights, moves, groups)
+        trace, tracing = self.config.hyper_rule.traced, state.tracing
+        if not (trace and tracing):
+            return self._kappa(weights, moves, groups)
+        most = bounds.limits(self.cells, tracing, signal, trace)
+        bounds.pull_down(self.cells, state, most)
+        kappas = self._kappa(weights, moves, groups, most)
+        bounds.remember(tracing, signal, self.cells, kappas.alpha, trace.memory)
+        return kappas
+
+    def memories(self) -> Sequence[Tensor]:
+        """What the trace of each slot keeps of itself at this step, shaped to broadcast to it."""
+        assert self.state.tracing is not None
+        return self.cells.by_slot(self.state.tracing.memory)
 
     def end(self, slots: Iterable[int]) -> None:
         """These parameters have moved: their direction is what the next step looks back on."""
@@ -117,8 +138,11 @@ class RateTree:
         """κ of the last move once more, for rules whose sensitivity depends on it."""
         return self._kappa(self.state.last_weights, self.state.last_moves, groups)
 
-    def _kappa(self, weights: Weights, moves: Sequence[Move], groups: Sequence[GroupRates]) -> Kappas:
-        return Kappas(self.config, self.cells, self.state, weights, moves, [group.lr_limit for group in groups])
+    def _kappa(
+        self, weights: Weights, moves: Sequence[Move], groups: Sequence[GroupRates], most: Tensor | None = None
+    ) -> Kappas:
+        limits = [group.lr_limit for group in groups]
+        return Kappas(self.config, self.cells, self.state, weights, moves, limits, most)
 
     def restart(self) -> None:
         """All rates back to where they started; γ stays."""
@@ -126,6 +150,8 @@ class RateTree:
             level.rates.copy_(level.starts)
             for name, value in self.config.hyper_rule.start(level.rates).items():
                 level.rule[name].copy_(value)
+        if self.config.hyper_rule.traced:
+            self.state.tracing = bounds.fresh(self.cells)
         self.state.moved = frozenset()
 
     def grow(self, layout: Layout, lr0s: Sequence[float], params: Sequence[Tensor]) -> None:
@@ -140,6 +166,8 @@ class RateTree:
         levels = [self._grown(i, level, cells) for i, level in enumerate(state.levels)]
         cells.refer([level.starts for level in levels], cells.alike and self.cells.alike)
         self.cells, state.levels = cells, levels
+        if state.tracing:
+            state.tracing = state.tracing.extended(cells.total)
         if layout.leaf:
             first = len(state.leaves)
             state.leaves += [self._fresh_leaf(slot, params[slot]) for slot in range(first, len(params))]

@@ -46,7 +46,7 @@ class NewLeaf(NamedTuple):
 class Signal:
     """What was observed at the parameters that have a direction to look back on, by slot."""
 
-    dots: dict[int, Tensor] = field(default_factory=dict)  # Σ g·s per cell
+    dots: dict[int, Tensor] = field(default_factory=dict)  # Σ g·s per cell (or g·D, D the trace of directions)
     grads: dict[int, Tensor] = field(default_factory=dict)  # Σ g² per cell
     moves: dict[int, Tensor] = field(default_factory=dict)  # Σ s² per cell
     leaves: list[NewLeaf] = field(default_factory=list)  # the per-scalar level
@@ -54,6 +54,10 @@ class Signal:
     # Where the levels' shares in α* differ within a cell, what needs single scalars is summed while they are at hand:
     pulls: list[dict[int, Tensor]] = field(default_factory=list)  # ∂f/∂α_i per cell, for each level above the scalars
     slope: Weights = field(default_factory=dict)  # ∂f/∂γ
+    # With a traced rule, of every parameter that is to move:
+    lengths: dict[int, Tensor] = field(default_factory=dict)  # Σ d² per cell
+    sizes: dict[int, Tensor] = field(default_factory=dict)  # Σ θ² per cell
+    squares: tuple[Tensor, Tensor] | None = None  # the two as vectors of cells, once they were asked for
 
     def __bool__(self) -> bool:
         return bool(self.dots)
@@ -100,6 +104,19 @@ class Level:
 
 
 @dataclass
+class Tracing:
+    """What a traced rule must know of the past, at each cell."""
+
+    kappa: Tensor  # α* of the last move, within its bound; 0 before the first
+    memory: Tensor  # φ, what the trace keeps of itself at the next step
+
+    def extended(self, cells: int) -> Tracing:
+        """The same with further cells at the end."""
+        more = self.kappa.new_zeros(cells - len(self.kappa))
+        return Tracing(torch.cat([self.kappa, more]), torch.cat([self.memory, more]))
+
+
+@dataclass
 class TreeState:
     """Everything of a tree that changes from step to step."""
 
@@ -111,6 +128,7 @@ class TreeState:
     moved: frozenset[int]  # the slots that moved at the last step
     skipped: Tensor  # how many hyper updates were not finite
     step: int = 0
+    tracing: Tracing | None = None  # with a traced rule
 
     def all_levels(self) -> Sequence[Level]:
         return [*self.levels, *self.leaves]

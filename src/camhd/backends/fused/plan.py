@@ -34,6 +34,8 @@ COMBINATIONS: dict[type[Combination], int] = {
 def why_not(tree: RateTree, params: Sequence[Tensor]) -> str | None:
     """What keeps these parameters and this tree from the fused kernels, if anything does."""
     dtypes = {param.dtype for param in params}
+    if tree.config.hyper_rule.traced:
+        return "the long-horizon rule has no kernels yet"
     if any(param.device.type != "cpu" for param in params):
         return "the parameters are not on the CPU"
     if dtypes not in ({torch.float32}, {torch.float64}):

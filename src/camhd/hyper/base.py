@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,29 @@ class Pull(NamedTuple):
     hyper: Tensor  # β_i · ∂α*/∂α_i · H_i[G]; without the middle factor if the rule is not `chained`
     norms: Tensor | None  # ‖g_G‖ · ‖s_G‖, if the rule `needs_norms`
     step: int
+    moved: Tensor | None = None  # ‖κ_{t−1} d_t‖ / ‖θ‖ of the group, if the rule is `traced`
+    above: Tensor | None = None  # the rate of the level above, likewise; None at the root
+    factor: Tensor | None = None  # what a scheduler had made of the group's rates at the last move, likewise
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a rule that looks back over many steps asks for: a trace of directions, and steps within bounds.
+
+    The gradient then meets D ← φ D + d in the place of the last direction, φ = memory · min(1, κ_{t−1}/κ_t): what was
+    learned at smaller rates counts as much less as it moved the weights less.
+
+    Args:
+        memory: ρ, for how long a direction is remembered.
+        first: the most by which a layer's first step changes its weights, as a part of them.
+        bound: the same for any step.
+        floor: weights count as at least so large (root mean square), for those that start at zero.
+    """
+
+    memory: float
+    first: float
+    bound: float
+    floor: float
 
 
 class HyperRule(ABC):
@@ -31,6 +55,8 @@ class HyperRule(ABC):
     chained = True  # whether the share of a level in α* weakens its pull, as the chain rule says
     scalable = True  # whether 'hyper_scale' means anything to it
     hyper_lr: float | None = None  # the default β, where it does not depend on the base rule
+    combine_lr: float | None = None  # the default δ, likewise
+    traced: Trace | None = None  # what it needs to look back further than one step
 
     def start(self, rates: Tensor) -> State:
         """State of its own for these rates, each tensor shaped like them."""
@@ -60,20 +86,6 @@ class Multiplicative(HyperRule):
         assert pull.norms is not None
         cosine = pull.hyper / torch.where(pull.norms > 0, pull.norms, 1)
         return rates * (1 - torch.where(pull.norms > 0, cosine, 0)), {}
-
-
-RULES: dict[str, type[HyperRule]] = {"additive": Additive, "multiplicative": Multiplicative}
-
-
-def hyper_rule(spec: str | HyperRule) -> HyperRule:
-    """A hyper rule from its name; an object is returned as it is."""
-    if isinstance(spec, HyperRule):
-        return spec
-    if not isinstance(spec, str) or spec not in RULES:
-        raise ValueError(
-            f"'hyper_rule' must be one of {', '.join(map(repr, RULES))} or a camhd.hyper object, got {spec!r}."
-        )
-    return RULES[spec]()
 
 
 SCALES = ("sum", "mean", "size")

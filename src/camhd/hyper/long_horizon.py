@@ -1,0 +1,90 @@
+"""The long-horizon rule: would the whole recent stretch have gone better with a larger rate?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from .base import HyperRule, Pull, State, Trace
+
+
+class LongHorizon(HyperRule):
+    """α ← α (1 + β y + β₀ cos): rates that need no tuning, whatever the loss's scale and the first lr.
+
+    The gradient meets a trace of the past directions instead of the last one alone. Its cosine, per group of every
+    level, is divided by its usual size, so that y lies in [−1, 1] and a weak but steady sign counts as much as a strong
+    one. β is large as long as all evidence says that the rate is too small, and falls as evidence to the contrary
+    comes in. A rate is pulled to the one above it, so that it leaves it for a reason only.
+
+    Args:
+        memory: ρ of the trace.
+        fast: β at first.
+        steady: how fast a rate follows the plain cosine besides, at all times.
+        patience: after how many steps of random sign β has halved.
+        spread: memory of the usual size of the cosine.
+        boost: how much faster still, while a step is small against the weights.
+        small: what small is.
+        tie: pull of a rate to the one above it, in units of β, for a factor of e between the two.
+        first: the most by which a layer's first step changes its weights, as a part of them.
+        bound: the same for any step.
+        floor: weights count as at least so large (root mean square), for those that start at zero.
+    """
+
+    needs_norms = True
+    chained = False
+    scalable = False
+    hyper_lr = 1.0
+    combine_lr = 0.0
+
+    def __init__(
+        self,
+        memory: float = 0.998,
+        fast: float = 0.1,
+        steady: float = 0.02,
+        patience: float = 10.0,
+        spread: float = 0.95,
+        boost: float = 2.0,
+        small: float = 1e-3,
+        tie: float = 0.1,
+        first: float = 0.01,
+        bound: float = 0.1,
+        floor: float = 1e-2,
+    ) -> None:
+        for name, value in {"memory": memory, "spread": spread}.items():
+            if not 0 <= value < 1:
+                raise ValueError(f"'{name}' must lie in [0, 1), got {value}.")
+        for name, value in {"patience": patience, "small": small, "first": first, "bound": bound}.items():
+            if not value > 0:
+                raise ValueError(f"'{name}' must be above 0, got {value}.")
+        for name, value in {"fast": fast, "steady": steady, "boost": boost, "tie": tie, "floor": floor}.items():
+            if not value >= 0:
+                raise ValueError(f"'{name}' must be 0 or more, got {value}.")
+        self.fast, self.steady, self.patience, self.spread = fast, steady, patience, spread
+        self.boost, self.small, self.tie = boost, small, tie
+        self.traced = Trace(memory, first, bound, floor)
+
+    def start(self, rates: Tensor) -> State:
+        return {name: torch.zeros_like(rates) for name in ("square", "seen", "against")}
+
+    def update(self, rates: Tensor, pull: Pull, state: Mapping[str, Tensor]) -> tuple[Tensor, State]:
+        assert pull.norms is not None
+        assert pull.moved is not None
+        assert pull.factor is not None
+        norms = pull.norms * pull.factor  # the hypergradient has that factor by the chain rule
+        cosine = -pull.hyper / torch.where(norms > 0, norms, 1)
+        live = (norms > 0) & (cosine != 0)
+        seen = state["seen"] + 1
+        square = self.spread * state["square"] + (1 - self.spread) * cosine.square()
+        usual = (square / (1 - self.spread**seen)).sqrt()
+        y = (cosine / torch.where(live, usual, 1)).clamp(-1, 1)
+        against = state["against"] + (1 - cosine.sign())
+        fading = 1 / (1 + against / self.patience)
+        beta = self.fast * fading * (1 + self.boost * fading * self.small / (self.small + pull.moved))
+        if pull.above is not None:
+            y = y - self.tie * torch.where((rates > 0) & (pull.above > 0), (rates / pull.above).log(), 0)
+        new = {"square": square, "seen": seen, "against": against}
+        step = pull.factor.clamp_max(1) * (beta * y + self.steady * cosine)
+        moved = rates * (1 + step.clamp(-0.5, 0.5))
+        return torch.where(live, moved, rates), {name: torch.where(live, new[name], state[name]) for name in new}

@@ -1,0 +1,168 @@
+"""The default rule, literally: float64, loops, no cleverness. An oracle for tests, not for training.
+
+The numbers (1) to (9) are those of docs/default-rule.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+RHO = 0.998  # memory of the trace of directions
+BETA_MAX, PATIENCE = 0.1, 10.0  # how fast rates move at first, and how soon that slows
+STEADY = 0.02  # how fast they follow the plain cosine, at all times
+SPREAD = 0.95  # memory of the usual size of the cosine
+BOOST, SMALL = 2.0, 1e-3  # faster while a step is below this part of the weights
+TIE = 0.1  # pull of a rate to the one above it
+FIRST, BOUND = 1e-2, 0.1  # a layer's first step, and any step, as a part of its weights
+FLOOR = 1e-2  # weights count as at least so large (root mean square)
+
+
+@dataclass
+class Rate:
+    """A group of one level: its learned rate and what the rule remembers of it."""
+
+    alpha: float
+    parent: Rate | None
+    square: float = 0.0  # V: average of cos²
+    seen: int = 0  # how many cosines went into it
+    against: float = 0.0  # n: evidence that it is no longer plainly too small
+
+
+@dataclass
+class Cell:
+    """The part of one tensor that shares all its rates: the whole tensor, or a row of it with per-unit rates."""
+
+    param: Tensor
+    row: int | None
+    layer: str
+    rates: list[Rate]
+    kappa: float = 0.0  # of the last move
+    memory: float = RHO  # factor of the trace at the next step
+    state: dict[str, Tensor] = field(default_factory=dict)
+
+    def of(self, tensor: Tensor) -> Tensor:
+        return tensor if self.row is None else tensor[self.row]
+
+    def size2(self) -> float:
+        """‖θ‖², but at least FLOOR² a scalar."""
+        part = self.of(self.param.detach())
+        return max(float(part.square().sum()), FLOOR**2 * part.numel())
+
+
+class Reference:
+    """θ ← θ − κ d with Adam's or Nesterov's d and long-horizon rates.
+
+    Args:
+        model: in float64.
+        lr: where all rates start.
+        base: "adam" or "sgdn".
+        levels: any of "global", "layer", "unit", in that order.
+        weight_decay: L2, part of the gradient.
+    """
+
+    def __init__(self, model: nn.Module, lr: float, base: str = "adam", levels=("global", "layer"), weight_decay=0.0):
+        self.base, self.levels, self.decay = base, levels, weight_decay
+        known: dict[tuple, Rate] = {}
+        self.cells: list[Cell] = []
+        for name, param in model.named_parameters():
+            layer = name.rpartition(".")[0]
+            for row in range(len(param)) if "unit" in levels else [None]:
+                rates: list[Rate] = []
+                for level in levels:
+                    key = {"global": ("global",), "layer": (layer,), "unit": (layer, row)}[level]
+                    parent = rates[-1] if rates else None
+                    rates.append(known.setdefault(key, Rate(lr, parent)))
+                self.cells.append(Cell(param, row, layer, rates))
+        self.moved: set[str] = set()  # the layers that have taken a step
+        self.factor = 1.0  # of the last step
+
+    @torch.no_grad()
+    def step(self, factor: float = 1.0) -> None:
+        """One step; `factor` is what a scheduler makes of the rates (spec, section 9), and slows their learning."""
+        live = [cell for cell in self.cells if cell.param.grad is not None]
+        sums = {}
+        for index, cell in enumerate(live):  # pass 1
+            sums[index] = self._observe(cell)
+        old = {id(rate): rate.alpha for cell in live for rate in cell.rates}
+        for rate in {id(r): r for cell in live for r in cell.rates}.values():
+            mine = [(cell, sums[i]) for i, cell in enumerate(live) if any(r is rate for r in cell.rates)]
+            self._learn(rate, mine, old)
+        caps = self._caps(live, sums)
+        self._pull(live, caps)
+        for index, cell in enumerate(live):  # pass 2
+            self._move(cell, sums[index]["d"], caps.get(cell.layer, math.inf), factor)
+        self.moved |= {cell.layer for cell in live}
+        self.factor = factor
+
+    def _observe(self, cell: Cell) -> dict:
+        """(1) g meets the trace; (2) the base rule's direction; (3) the trace takes it in."""
+        g = cell.of(cell.param.grad).clone()
+        g += self.decay * cell.of(cell.param)
+        state = cell.state
+        if not state:
+            state.update(t=0, m=torch.zeros_like(g), v=torch.zeros_like(g), trace=torch.zeros_like(g))
+        trace = state["trace"]
+        found = {"gg": float((g * g).sum()), "gD": float((g * trace).sum()), "DD": float((trace * trace).sum())}
+        state["t"] += 1
+        if self.base == "adam":
+            state["m"] = 0.9 * state["m"] + 0.1 * g
+            state["v"] = 0.999 * state["v"] + 0.001 * g * g
+            root = (state["v"] / (1 - 0.999 ** state["t"])).sqrt() + 1e-8
+            d = state["m"] / (1 - 0.9 ** state["t"]) / root
+        else:
+            state["m"] = 0.9 * state["m"] + g if state["t"] > 1 else g.clone()
+            d = g + 0.9 * state["m"]
+        state["trace"] = cell.memory * trace + d
+        return {**found, "dd": float((d * d).sum()), "d": d}
+
+    def _learn(self, rate: Rate, mine: list, old: dict[int, float]) -> None:
+        """(4) cosine; (5) how unusual it is; (6) how much that counts by now; (7) the rate."""
+        total = {name: sum(s[name] for cell, s in mine if cell.kappa > 0) for name in ("gg", "gD", "DD")}
+        if not all(math.isfinite(value) for value in total.values()) or total["gD"] * self.factor == 0:
+            return
+        cosine = total["gD"] / math.sqrt(total["gg"] * total["DD"])
+        rate.seen += 1
+        rate.square = SPREAD * rate.square + (1 - SPREAD) * cosine**2
+        usual = math.sqrt(rate.square / (1 - SPREAD**rate.seen))
+        y = min(max(cosine / usual, -1.0), 1.0) if usual > 0 else 0.0
+        rate.against += 2.0 if cosine < 0 else 0.0
+        beta = BETA_MAX / (1 + rate.against / PATIENCE)
+        step = math.sqrt(sum(c.kappa**2 * s["dd"] for c, s in mine) / sum(c.size2() for c, _ in mine))
+        beta *= 1 + BOOST * (beta / BETA_MAX) * SMALL / (SMALL + step)
+        beta *= min(self.factor, 1.0)
+        if rate.parent is not None and min(rate.alpha, old[id(rate.parent)]) > 0:
+            y -= TIE * math.log(rate.alpha / old[id(rate.parent)])
+        move = beta * y + min(self.factor, 1.0) * STEADY * cosine
+        rate.alpha *= 1 + min(max(move, -0.5), 0.5)
+
+    def _caps(self, live: list[Cell], sums: dict) -> dict[str, float]:
+        """(8) The largest rate of each layer: a first step of at most FIRST, then BOUND, of its weights."""
+        caps = {}
+        for layer in {cell.layer for cell in live}:
+            mine = [(cell, sums[i]) for i, cell in enumerate(live) if cell.layer == layer]
+            length = math.sqrt(sum(s["dd"] for _, s in mine))
+            if length > 0:
+                part = BOUND if layer in self.moved else FIRST
+                caps[layer] = part * math.sqrt(sum(cell.size2() for cell, _ in mine)) / length
+        return caps
+
+    def _pull(self, live: list[Cell], caps: dict[str, float]) -> None:
+        """No rate stays above the cap of its layer; one of many layers not above their geometric mean, by size."""
+        for rate in {id(r): r for cell in live for r in cell.rates}.values():
+            mine = [c for c in live if any(r is rate for r in c.rates) and c.layer in caps]
+            count = sum(c.of(c.param).numel() for c in mine)
+            if count:
+                mean = sum(c.of(c.param).numel() * math.log(caps[c.layer]) for c in mine) / count
+                rate.alpha = min(rate.alpha, math.exp(mean))
+
+    def _move(self, cell: Cell, d: Tensor, cap: float, factor: float) -> None:
+        """(9) κ, the move, and how much of the trace the next step remembers."""
+        kappa = min(sum(rate.alpha for rate in cell.rates) / len(cell.rates), cap)
+        first = cell.kappa == 0
+        cell.memory = RHO if first or kappa == 0 else RHO * min(1.0, cell.kappa / kappa)
+        cell.kappa = kappa
+        cell.of(cell.param).sub_(factor * kappa * d)
