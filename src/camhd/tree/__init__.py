@@ -1,6 +1,6 @@
 """The tree of learning rates: settings, state, one step of learning, and the tree itself."""
 
-from .config import GroupRates, TreeConfig, check_hyper_lr, check_number
+from .config import GroupRates, TreeConfig, check_hyper_lr, check_max_change, check_number
 from .kappa import Kappas
 from .local import LocalLayout, localize
 from .numbers import Number, times_
@@ -24,6 +24,7 @@ __all__ = [
     "TreeConfig",
     "TreeState",
     "check_hyper_lr",
+    "check_max_change",
     "check_number",
     "find_shards",
     "local",
