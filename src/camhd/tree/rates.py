@@ -120,7 +120,7 @@ class RateTree:
         if not (trace and tracing):
             return self._kappa(weights, moves, groups)
         most = bounds.limits(self.cells, tracing, signal, trace)
-        bounds.pull_down(self.cells, state, most)
+        bounds.pull_down(self.cells, state, most, self.config.min_lr)
         kappas = self._kappa(weights, moves, groups, most)
         bounds.remember(tracing, signal, self.cells, kappas.alpha, trace.memory)
         return kappas
