@@ -51,7 +51,7 @@ def study(found: Results) -> Study:
     shown = [replace(task, methods=[one for one in task.methods if one.runs]) for task in found.tasks.values()]
     return Study(
         title=f"{found.plan.title} ({found.scale})",
-        tasks=[task for task in shown if task.methods],
+        tasks=[task for task in shown if task.methods and found.plan.details],
         problems=found.problems,
         published=_published(found),
         remarks=remarks(found),
