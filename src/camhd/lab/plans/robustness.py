@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from . import robustness_details as details
 from . import robustness_methods as m
+from . import robustness_sections as sections
 from . import robustness_tasks as t
 from .grid import Grid, Method
 from .plan import Plan
+from .robustness_claims import CLAIMS
 from .robustness_tasks import Task
 from .scale import Change
 
@@ -98,6 +101,8 @@ PLAN = Plan(
         "scales": SMOKE_SCALES,
     },
     source="full study",
+    sections=(sections.summary, sections.by_task, details.lost, details.levels, details.sizes, details.tasks),
+    claims=CLAIMS,
     details=False,
     curves=False,
 )
