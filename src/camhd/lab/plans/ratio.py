@@ -78,7 +78,7 @@ TINY = Change(
 TINY_RESNET = replace(TINY, data={"cifar10": "digits"}, models={"resnet18": "resnet18:0.0625"}, augment=False)
 
 
-def _finals(found: Results, grid: Grid, how: str) -> dict[float, list[float]]:
+def finals(found: Results, grid: Grid, how: str) -> dict[float, list[float]]:
     """Final accuracies by ratio, where there are any."""
     (problem,) = grid.problems
     values = {ratio: found.finals(grid.name, problem.title, label(ratio, how)) for ratio in RATIOS}
@@ -89,7 +89,7 @@ def _charts(found: Results) -> Section:
     charts = []
     for grid in found.grids:
         (problem,) = grid.problems
-        lines = {how: list(_finals(found, grid, how).items()) for how in (FIXED, TRAINED)}
+        lines = {how: list(finals(found, grid, how).items()) for how in (FIXED, TRAINED)}
         base = found.finals(grid.name, problem.title, "baseline")
         lines["baseline"] = [(0.0, base), (1.0, base)]
         charts.append(along(problem.title, "ratio of the global level", lines))
@@ -102,14 +102,14 @@ def _inside_is_best(found: Results) -> list[Check]:
     tests = []
     for grid in found.grids:
         for how in (FIXED, TRAINED):
-            finals = _finals(found, grid, how)
-            inside = [ratio for ratio in finals if 0 < ratio < 1]
-            if not inside or not {0.0, 1.0} <= set(finals):
+            own = finals(found, grid, how)
+            inside = [ratio for ratio in own if 0 < ratio < 1]
+            if not inside or not {0.0, 1.0} <= set(own):
                 continue
-            best = max(inside, key=lambda ratio: sum(finals[ratio]) / len(finals[ratio]))
-            end = max((0.0, 1.0), key=lambda ratio: sum(finals[ratio]) / len(finals[ratio]))
+            best = max(inside, key=lambda ratio: sum(own[ratio]) / len(own[ratio]))
+            end = max((0.0, 1.0), key=lambda ratio: sum(own[ratio]) / len(own[ratio]))
             what = f"{grid.problems[0].title}, {how}: best inside ({best:g}) − better end ({end:g})"
-            made = compare(what, finals[best], finals[end], percent=True)
+            made = compare(what, own[best], own[end], percent=True)
             tests.append(replace(made, p=min(1.0, made.p * len(inside))))
     return tests
 
@@ -124,7 +124,7 @@ def _better_than_baseline(found: Results) -> list[Check]:
         )
         for grid in found.grids
         for how in (FIXED, TRAINED)
-        for ratio, values in _finals(found, grid, how).items()
+        for ratio, values in finals(found, grid, how).items()
     ]
 
 
@@ -132,7 +132,7 @@ def _trained_is_better(found: Results) -> list[Check]:
     """For each panel, the mean difference over all ratios: one test with the ratios as strata."""
     tests = []
     for grid in found.grids:
-        fixed, trained = _finals(found, grid, FIXED), _finals(found, grid, TRAINED)
+        fixed, trained = finals(found, grid, FIXED), finals(found, grid, TRAINED)
         pairs = [(trained[ratio], fixed[ratio]) for ratio in trained if ratio in fixed]
         made = contrast(pairs)
         what = f"{grid.problems[0].title}: γ trained − γ fixed, mean over {len(pairs)} ratios"
