@@ -128,7 +128,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "hd",
+        "hd-or-adam",
         "Does HD beat Adam?",
         "Adam-HD reaches a higher test accuracy than Adam from the same rate; from a small rate it needs fewer steps.",
         (
