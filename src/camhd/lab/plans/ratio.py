@@ -66,7 +66,12 @@ def kept(*ratios: float) -> tuple[str, ...]:
 
 SIX = kept(0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SMALL = Change(
-    seeds=3, epochs={"": 5}, models={"resnet18": "resnet18:0.125"}, data={"cifar10": "cifar10:10000"}, methods=SIX
+    seeds=3,
+    models={"resnet18": "resnet18:0.125"},
+    data={"cifar10": "cifar10:10000"},
+    batch_size={"": 128},  # with the paper's there would be too few steps for any rate to move
+    methods=SIX,
+    dtype="bfloat16",
 )
 TINY = Change(
     seeds=2,
@@ -150,6 +155,8 @@ PLAN = Plan(
     grids=GRIDS,
     cpu={
         "": Change(seeds=5),
+        "lenet": Change(seeds=5, methods=SIX),
+        "lenet-cifar10": Change(seeds=5, methods=SIX),
         "resnet-adam": SMALL,
         "resnet-sgdn": SMALL,
     },
