@@ -111,6 +111,9 @@ def test_unpacked_records_are_read_like_any_others(folder, tmp_path):
     assert call("show", tmp_path / "out").exit_code == 0
     again = call("results", "unpack", "ffnn", tmp_path / "out", "--results", tmp_path / "results", "--scale", "smoke")
     assert "0 of 4 records written" in again.stdout
+    assert pack(tmp_path / "out", tmp_path / "results").added == []
+    before = (tmp_path / "results" / "ffnn-smoke.jsonl.xz").read_bytes()
+    assert pack(tmp_path / "out", tmp_path / "anew").path.read_bytes() == before
 
 
 def test_measurements_are_packed_too(tmp_path):

@@ -225,6 +225,32 @@ def test_learning_the_weights_is_compared_ratio_by_ratio(made):
             assert same_effect(effect, want)
 
 
+def test_the_tables_of_ratios_have_the_means_of_the_records(made):
+    text, folder = made
+    lines = packed(folder, "ratio")
+    if not lines:
+        return
+    below = section(text, "Accuracy against the initial combination ratio").partition("<details")[0]
+    titles = re.findall(r"^\*\*(.+)\*\*$", below, re.MULTILINE)
+    assert titles == list(PANELS)
+    for title, table in zip(titles, tables(below), strict=True):
+        for ratio, *cells in table[1:-1]:
+            for cell, combine in zip(cells, (True, False), strict=True):
+                own = [
+                    100 * line["result"]["final"]["valid_accuracy"]
+                    for line in lines
+                    if all(line["config"][name] == value for name, value in PANELS[title].items())
+                    and (line["config"]["options"].get("weights") or [None])[0] == float(ratio)
+                    and (line["config"]["options"]["combine_lr"] == 0) == combine
+                ]
+                if own:
+                    mean, error, count = shown(cell)
+                    assert (count, mean) == (len(own), pytest.approx(numpy.mean(own), abs=0.0051))
+                    assert len(own) < 2 or error == pytest.approx(stats.sem(own), abs=0.0051)
+                else:
+                    assert cell == "–"
+
+
 def test_the_paper_is_compared_with_by_means_and_errors(made):
     text, folder = made
     below = section(text, "Do the paper's own numbers come back?")
@@ -266,7 +292,8 @@ def test_the_steps_of_the_posters_table_are_medians(made):
             for title, cell in zip(titles[1:], row[1:], strict=True):
                 beta = None if title == name else float(title.removeprefix("β "))
                 own = _steps(lines, optimizer, float(row[0]), beta)
-                ours = cell.partition(" (")[0]
+                ours, _, rest = cell.partition(" [")
+                assert rest.startswith(f"{len(own)}] (")
                 middle = numpy.median(own) if own else numpy.nan
                 if not own:
                     assert ours == "–"

@@ -106,7 +106,7 @@ def _cell(found: Results, family: str, label: str) -> Cell:
     ours = "–" if not own else f"> {limit:,}" if math.isinf(middle) else f"{middle:,.0f}"
     theirs = published(found, family, label).mean
     poster = f"> {MOST:,}" if math.isnan(theirs) else f"{theirs:,.0f}"
-    return Cell(f"{ours} ({poster})", middle)
+    return Cell(f"{ours} [{len(own)}] ({poster})", middle)
 
 
 def _tables(found: Results) -> Section:
@@ -118,7 +118,10 @@ def _tables(found: Results) -> Section:
         for rate in RATES:
             labels = [plain(grid.name, rate), *(learned(grid.name, rate, beta) for beta in BETAS)]
             rows.append([Cell(f"{rate:g}"), *(_cell(found, grid.name, label) for label in labels)])
-        note = "Steps until the loss of a batch is reached: the median over seeds, and the poster's number in brackets."
+        note = (
+            "Steps until the loss of a batch is reached: the median over seeds, how many of them in square brackets, "
+            "and the poster's number in round ones."
+        )
         if not as_published(found, grid.problems[0]):
             note += " These runs are on other data than the poster's."
         tables.append(Table(f"{grid.name} and {grid.name}-HD", columns, rows, note))

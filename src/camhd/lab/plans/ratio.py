@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..report import Section
+from ..report import Cell, Column, Section, Table
+from ..report.curves import finite
+from ..report.text import NOTHING, mean_and_error
 from .claims import Check, Claim, compare
 from .grid import Grid, Method, Problem
 from .numbering import said
@@ -99,7 +101,28 @@ def _charts(found: Results) -> Section:
         lines["baseline"] = [(0.0, base), (1.0, base)]
         charts.append(along(problem.title, "ratio of the global level", lines))
     text = "Test accuracy after the last epoch: mean over runs, with a band of one standard error to either side."
-    return Section(f"Accuracy against the initial combination ratio: {said('Fig:1')}", (text,), (), charts)
+    title = f"Accuracy against the initial combination ratio: {said('Fig:1')}"
+    return Section(title, (text,), [_table(found, grid) for grid in found.grids], charts)
+
+
+def _table(found: Results, grid: Grid) -> Table:
+    (problem,) = grid.problems
+    columns = [Column("ratio", "Ratio of the global level", numeric=False)]
+    columns += [Column(how, f"{how}, %", "Mean ± standard error over runs (n).") for how in (FIXED, TRAINED)]
+    by_ratio = [finals(found, grid, how) for how in (FIXED, TRAINED)]
+    rows = [
+        [Cell(f"{ratio:g}"), *(_cell(own.get(ratio, [])) for own in by_ratio)]
+        for ratio in RATIOS
+        if any(ratio in own for own in by_ratio)
+    ]
+    rows.append([Cell("baseline"), _cell(found.finals(grid.name, problem.title, "baseline")), Cell(NOTHING)])
+    note = "Test accuracy after the last epoch: mean ± standard error over runs (n). The paper shows a figure only."
+    return Table(problem.title, columns, rows, note)
+
+
+def _cell(values: list[float]) -> Cell:
+    made = finite(values)
+    return Cell(f"{mean_and_error(made, percent=True)} ({len(values)})" if made.count else NOTHING, made.mean)
 
 
 def _inside_is_best(found: Results) -> list[Check]:

@@ -22,6 +22,7 @@ from ..records.text import from_json, to_json
 
 FORMAT = 1
 SUFFIX = ".jsonl.xz"
+WHOLE = "whole"
 LARGEST = 1 << 30  # bytes, unpacked; nothing that a plan writes comes near it
 _PRESET = 9 | lzma.PRESET_EXTREME
 

@@ -22,7 +22,7 @@ from ..records.files import Lock, write
 from ..records.read import CONFIG, HISTORY, RESULT, read_history
 from ..records.text import from_json, plain, to_json
 from ..report.source import COUNTED, thinned
-from .archive import Archive, Line, config_of, digest, path_of, untimed
+from .archive import WHOLE, Archive, Line, config_of, digest, path_of, untimed
 from .archive import read as read_archive
 from .archive import write as write_archive
 
@@ -97,7 +97,8 @@ def unpack(archive: Archive, folder: str | Path) -> list[Path]:
             elif not (place / CONFIG).exists():
                 history = "".join(f"{to_json(one)}\n" for one in line["history"])
                 write(place / HISTORY, history, last=False)
-                write(place / RESULT, to_json(line["result"], indent=1) + "\n", last=False)
+                result = {**line["result"], WHOLE: line[WHOLE]}  # what has been thinned out is not thinned out again
+                write(place / RESULT, to_json(result, indent=1) + "\n", last=False)
                 write(place / CONFIG, config_of(line).to_json())  # without it there is no run yet
                 written.append(place)
     return written
@@ -137,19 +138,30 @@ def _line(place: Path, run: records.Run) -> Line:
     history = read_history(place / HISTORY, [])
     epochs, rates = ([line for line in history if line["kind"] == kind] for kind in ("epoch", "rates"))
     last = metrics_of(epochs[-1]) if epochs else {}
-    if len(epochs) != run.result["epochs"] or to_json(last) != to_json(run.result["final"]):
+    if not _all_epochs(run, epochs) or to_json(last) != to_json(run.result["final"]):
         raise ValueError(
             f"the history of {str(place)!r} is not that of its result ({len(epochs)} of {run.result['epochs']} "
             "epochs); run it again."
         )
-    left_out = {id(line) for line in (*epochs, *rates)}
-    left_out -= {id(line) for line in (*thinned(epochs, EPOCHS), *thinned(rates, RATES))}
+    result = dict(run.result)
+    whole = result.pop(WHOLE, "")
+    left_out: set[int] = set()
+    if not whole:
+        left_out = {id(line) for line in (*epochs, *rates)}
+        left_out -= {id(line) for line in (*thinned(epochs, EPOCHS), *thinned(rates, RATES))}
     return {
         "config": run.config.as_dict(),
         "history": [_short(line) for line in history if id(line) not in left_out],
-        "result": dict(run.result),
-        "whole": digest(run),
+        "result": result,
+        WHOLE: whole or digest(run),
     }
+
+
+def _all_epochs(run: records.Run, epochs: list[dict[str, Any]]) -> bool:
+    """Whether the history has every epoch; one that was packed and unpacked has some, and the last."""
+    assert run.result is not None
+    last = epochs[-1]["epoch"] if epochs else 0
+    return bool(last == run.result["epochs"] and (WHOLE in run.result or len(epochs) == last))
 
 
 def _short(line: Line) -> dict[str, Any]:
@@ -214,7 +226,7 @@ def _same(before: Line, now: Line) -> bool:
     decides = ("status", "epochs", "steps", "final", "best")
     results = [to_json({name: line["result"].get(name) for name in decides}) for line in (before, now)]
     histories = [[to_json(one) for one in untimed(line["history"])] for line in (before, now)]
-    return results[0] == results[1] and histories[0] == histories[1] and before["whole"] == now["whole"]
+    return results[0] == results[1] and histories[0] == histories[1] and before[WHOLE] == now[WHOLE]
 
 
 def _check_runs(lines: Mapping[str, Line]) -> None:

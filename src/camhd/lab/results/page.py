@@ -20,7 +20,7 @@ from ..plans.reading import Results, results
 from ..records.files import write as write_whole
 from ..report import Section
 from ..report.source import Entry
-from ..report.tables import markdown
+from ..report.tables import escaped, markdown
 from . import answers
 from .archive import Archive, path_of, read
 from .figures import Picture, draw, learning_curves
@@ -121,13 +121,15 @@ def _plan(found: Results, pictures: list[Picture]) -> Iterator[str]:
     """The section of a plan: what was done, what it says, tables, figures, tests."""
     plan = found.plan
     yield f"## {plan.title}"
-    yield plan.about
-    yield from _differs(found)
-    yield _missing(found)
+    yield escaped(plan.about)
+    yield f"How it was done, beside the {plan.source}:"
+    yield "\n".join(f"- {escaped(one)}" for one in _differs(found))
+    yield "What there is:"
+    yield "\n".join(f"- {escaped(one)}" for one in _there(found))
     sections = [section for make in plan.sections if (section := make(found)) is not None]
     verdicts, tests = claims.sections(found, plan.claims)
     yield f"### {verdicts.title}: {plan.name}"
-    yield "\n".join(text.replace(OPEN, "open") for text in verdicts.texts)
+    yield "\n".join(escaped(text.replace(OPEN, "open")) for text in verdicts.texts)
     for section in sections:
         yield from _section(plan.name, section, pictures)
     if plan.curves:
@@ -139,29 +141,29 @@ def _differs(found: Results) -> Iterator[str]:
     plan = found.plan
     reduced = plan.reduced(found.scale)
     notes = dict.fromkeys(str(run.start.get("note") or "") for _, run in _runs(found))
-    said = [f"Not as in the {plan.source}: {one}" for one in reduced] or [f"Done as in the {plan.source}."]
-    said += [f"Data: {note}." for note in sorted(notes) if note]
-    said += [f"Where the {plan.source} is silent: {one}" for one in plan.silent]
-    yield "\n".join(f"- {one}" for one in said)
+    if plan.grids and not reduced:
+        yield f"As in the {plan.source}: networks, data, settings, epochs, seeds."
+    yield from (f"Not as in the {plan.source}: {one}" for one in reduced)
+    yield from (f"Data: {note}." for note in sorted(notes) if note)
+    yield from (f"Where the {plan.source} is silent: {one}" for one in plan.silent)
 
 
-def _missing(found: Results) -> str:
+def _there(found: Results) -> Iterator[str]:
     """How much of the plan has been run, and what has not."""
     total = len(found.plan.items(found.scale)) + len(found.plan.measurements.get(found.scale, ()))
     there = total - found.missing
     diverged = sum(run.status == "diverged" for _, run in _runs(found))
-    said = [f"Records: {there:,} of {total:,}."]
+    yield f"Records: {there:,} of {total:,}."
     for (grid, problem), task in found.tasks.items():
         seeds = found.grid(grid).seeds
-        short = [f"{one.label} {len(one.counted)}" for one in task.methods if len(one.counted) < seeds]
+        short = [f"{one.label} ({len(one.counted)})" for one in task.methods if len(one.counted) < seeds]
         if len(short) == len(task.methods) and not any(one.counted for one in task.methods):
-            said.append(f"{task.title or problem}: nothing yet.")
+            yield f"{task.title or problem}: nothing yet."
         elif short:
             names = ", ".join(short) if len(short) <= NAMED else f"{len(short)} of {len(task.methods)} methods"
-            said.append(f"{task.title or problem}: fewer than {seeds} runs of {names}.")
+            yield f"{task.title or problem}: fewer than {seeds} runs of {names}."
     if diverged:
-        said.append(f"{diverged} runs diverged; they count as they ended.")
-    return "\n".join(f"- {one}" for one in said) if len(said) > 1 else said[0]
+        yield f"{diverged} runs diverged; they count as they ended."
 
 
 def _runs(found: Results) -> Iterator[tuple[str, Entry]]:
@@ -172,17 +174,20 @@ def _runs(found: Results) -> Iterator[tuple[str, Entry]]:
 
 def _section(plan: str, section: Section, pictures: list[Picture]) -> Iterator[str]:
     yield f"### {section.title}"
-    yield from section.texts
+    yield from map(escaped, section.texts)
     for table in section.tables:
+        if len(section.tables) > 1:
+            yield f"**{escaped(table.title)}**"
         yield markdown(table)
-        yield table.note
+        yield escaped(table.note.replace("★", "Bold:"))
     if section.charts:
         pictures.append(Picture(plan, section.title.partition(":")[0], section.charts))
         yield _image(pictures[-1])
 
 
 def _curves(found: Results, pictures: list[Picture]) -> Iterator[str]:
-    tasks = [task for task in found.tasks.values() if any(one.counted for one in task.methods)]
+    own = {key: task for key, task in found.tasks.items() if key[0] == "table"}
+    tasks = [task for task in own.values() if any(one.counted for one in task.methods)]
     if tasks:
         yield f"### Learning curves: {found.plan.name}"
         yield "The mean over runs after every epoch, with a band of one standard error to either side."

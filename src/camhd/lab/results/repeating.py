@@ -15,7 +15,7 @@ from ..records import Run, environment
 from ..records.read import CONFIG
 from ..records.text import to_json
 from ..train import Watcher, again, execute
-from .archive import SUFFIX, Line, digest, measured_of, run_of, untimed
+from .archive import SUFFIX, WHOLE, Line, digest, measured_of, run_of, untimed
 from .archive import read as read_archive
 
 SHOWN = 5  # differences that are named one by one
@@ -92,7 +92,7 @@ def find(name: str, results: str | Path = "results") -> Kept:
         run = records.read(folder)
         if run.result is None:
             raise ValueError(f"the run in {name!r} is {run.status}; only a finished one can be compared with.")
-        return Kept(run.config.id, name, run, digest(run))
+        return Kept(run.config.id, name, run, str(run.result.get(WHOLE) or digest(run)))
     if (folder / measuring.FILE).is_file():
         (made,) = measuring.read(folder)
         return Kept(made.measurement.id, name, measured=made)
@@ -118,7 +118,7 @@ def _packed(results: str | Path, name: str) -> Iterator[Kept]:
 
 def _kept(name: str, where: str, line: Line) -> Kept:
     if "config" in line:
-        return Kept(name, where, run_of(line), str(line["whole"]))
+        return Kept(name, where, run_of(line), str(line[WHOLE]))
     return Kept(name, where, measured=measured_of(line))
 
 
