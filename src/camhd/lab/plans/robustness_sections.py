@@ -52,8 +52,8 @@ def _summary(scores: Scores, title: str, among: Sequence[Task]) -> Table:
     rows = [made for row in scores.rows if (made := _summary_row(scores, row, ours, among))]
     known = scores.tasks(among)
     note = (
-        f"{len(known)} task{'s' * (len(known) != 1)}, {sum(task.fresh for task in known)} of them held out: no constant of the rule was chosen "
-        "by looking at them. ‘tuned’: the rate that was best with another seed."
+        f"{len(known)} task{'s' * (len(known) != 1)}, {sum(task.fresh for task in known)} of them held out: no "
+        "constant of the rule was chosen by looking at them. ‘tuned’: the rate that was best with another seed."
     )
     return Table(title, columns, rows, note)
 
