@@ -40,10 +40,10 @@ SPDX = {
 STATED_ELSEWHERE: dict[str, str] = {}
 HEAD = """# Licences
 
-camhd is under the MIT licence and contains no code of others. These are the licences of the packages that its extras may
-install (everything that `constraints.txt` pins), as each package states its own. `pip install camhd` alone needs torch and
-`typing_extensions`, and what those bring. `tools/licences.py` writes this page, and `tests/test_supply_chain.py` compares
-it with `constraints.txt`.
+camhd is under the MIT licence and contains no code of others. These are the licences of the packages that its extras
+may install (everything that `constraints.txt` pins), as each package states its own. `pip install camhd` alone needs
+torch and `typing_extensions`, and what those bring. `tools/licences.py` writes this page, and
+`tests/test_supply_chain.py` compares it with `constraints.txt`.
 
 | package | licence |
 |---|---|
