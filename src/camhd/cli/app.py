@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 
 
@@ -14,6 +15,8 @@ def main() -> None:
         if missing.name not in ("typer", "rich"):
             raise
         raise SystemExit(f"The camhd command needs {missing.name}: pip install 'camhd[cli]'") from None
+    except KeyboardInterrupt:  # while torch was being imported: there is nothing to say about it yet
+        raise SystemExit(128 + signal.SIGINT) from None
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without "±" shows "?" in its place
