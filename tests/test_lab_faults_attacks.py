@@ -6,6 +6,7 @@ Nothing in a record is ever run, and nothing of it decides where a file is writt
 
 import datetime
 import json
+import lzma
 import os
 import pickle
 import subprocess
@@ -22,6 +23,7 @@ import lab_cases
 from camhd.cli import app
 from camhd.lab import records
 from camhd.lab.records import RunConfig, text
+from camhd.lab.results import archive, packing
 from camhd.lab.sweep import claims
 from camhd.lab.train import Watcher, clock, train
 
@@ -222,6 +224,40 @@ def test_a_record_that_names_a_function_does_not_call_it(entry, tmp_path, monkey
         assert ended.value.code == 2
         assert "Traceback" not in capsys.readouterr().err
         assert not target.exists()
+
+
+# Archives of results
+
+
+def packed_lines(path, *lines):
+    head = {"format": archive.FORMAT, "plan": "ffnn", "scale": "cpu", "records": len(lines)}
+    path.write_bytes(lzma.compress("\n".join(map(text.to_json, (head, *lines))).encode()))
+    return path
+
+
+def test_no_record_of_an_archive_is_written_outside_its_folder(tmp_path):
+    config = json.loads(RunConfig("../../evil", "/etc/evil", "..").to_json())
+    run = {"config": config, "history": [{"kind": "start"}], "result": {"status": "finished", "final": {}}}
+    kinds = ("../../evil", "/evil", "..", "C:\\evil")
+    measured = [{"kind": kind, "arguments": {}, "values": {}, "environment": {}, "time": {}} for kind in kinds]
+    path = packed_lines(tmp_path / "ffnn-cpu.jsonl.xz", {**run, packing.WHOLE: {}}, *measured)
+    written = packing.unpack(archive.read(path), tmp_path / "deep" / "out")
+    assert len(written) == 5
+    assert {place.parent for place in written} == {tmp_path / "deep" / "out"}
+    assert {path.name for path in tmp_path.iterdir()} == {"ffnn-cpu.jsonl.xz", "deep"}
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
+    assert len(list((tmp_path / "deep" / "out").iterdir())) == 5
+
+
+def test_an_archive_of_results_that_is_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "LARGEST", 10**6)
+    path = tmp_path / "bomb.jsonl.xz"
+    path.write_bytes(lzma.compress(bytes(10**8), preset=0))
+    assert path.stat().st_size < 20_000
+    with pytest.raises(
+        ValueError, match=r"bomb.jsonl.xz' is no archive of results \(it is larger than 1,000,000 bytes\)"
+    ):
+        archive.read(path)
 
 
 # Clocks
