@@ -24,8 +24,6 @@ def _grid(name: str, tasks: Sequence[Task], methods: tuple[Method, ...]) -> Grid
     return Grid(name, problems, methods, seeds=5, rates_every=EVERY, first_seed=SEED, paper=False)
 
 
-TIED = "Transformer on text"  # its first and last layer are one tensor, which GDTUO cannot train
-UNTIED = [task for task in t.TASKS if task.title != TIED]
 # In the order of their importance, which is the order of the runs.
 GRIDS = (
     _grid("tasks", t.TASKS, m.methods(*m.FIRST)),
@@ -38,8 +36,7 @@ GRIDS = (
     _grid("sgd", t.TASKS, m.methods(*m.SGD)),
     _grid("scheduled", t.TASKS, m.methods(*m.SCHEDULED)),
     replace(_grid("tuning", t.TASKS, m.methods(*m.SCHEDULED)), seeds=1, first_seed=TUNING_SEED),
-    _grid("rest", t.TASKS, m.methods(m.CAM_HD, m.ADAMW)),
-    _grid("gdtuo", UNTIED, m.methods(m.GDTUO)),
+    _grid("rest", t.TASKS, m.methods(*m.REST)),
     _grid("starts", t.TASKS, m.methods(*m.STARTS)),
 )
 
