@@ -77,11 +77,14 @@ TWO = (t.DIGITS, t.DIABETES)
 FEW = (m.DEFAULT, m.HD, m.SGDN_DEFAULT, m.SGDN, m.ONE_LEVEL, m.THREE_LEVELS)
 SMOKE = Change(
     seeds=2,
-    epochs={t.DIGITS: 5, t.DIABETES: 10},
+    epochs={t.DIGITS: 3, t.DIABETES: 10},
+    batch_size=dict.fromkeys(TWO, 32),
     problems=TWO,
     methods=[*(family.label(rate) for family in FEW for rate in m.ENDS), *(one.label for one in m.ADAM.methods)],
 )
-SMOKE_SCALES = replace(SMOKE, epochs={"": 5}, problems=[task.title for task in t.SCALED if task.of == t.DIGITS])
+SMOKE_SCALES = replace(
+    SMOKE, epochs={"": 3}, batch_size={"": 32}, problems=[task.title for task in t.SCALED if task.of == t.DIGITS]
+)
 LEFT_OUT = Change(problems=())
 
 PLAN = Plan(
