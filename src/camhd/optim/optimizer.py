@@ -30,7 +30,7 @@ from ..tree import (
 from . import checkpoint
 from .hooks import hooked
 from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
-from .refused import check_gradient, check_lr, check_start, refuse_flattened, refuse_zero
+from .refused import check_gradient, check_group, check_lr, check_params, check_start, refuse_flattened, refuse_zero
 from .show import describe
 
 
@@ -73,6 +73,7 @@ class Optimizer(torch.optim.Optimizer):
         if isinstance(params, nn.Module):
             model, params = params, params.named_parameters()
         self._owners = None if model is None else owners_of(model)
+        check_params(params, type(self).__name__)
         super().__init__(params, defaults)
         layout = self._lay_out()
         betas = [self._rates_of(self.param_groups[0]).beta(name) for name in layout.names]
@@ -107,6 +108,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; in mid-training too, and what was learned so far stays."""
+        check_group(param_group, type(self).__name__)
         super().add_param_group(param_group)
         try:
             group = self.param_groups[-1]
