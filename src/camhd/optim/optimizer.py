@@ -109,14 +109,17 @@ class Optimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; in mid-training too, and what was learned so far stays."""
         check_group(param_group, type(self).__name__)
-        super().add_param_group(param_group)
+        known, tree = len(self.param_groups), self.tree
+        before = None if tree is None else (tree.cells, tree.state)
         try:
-            group = self.param_groups[-1]
-            self._admit(group)
-            if self.tree is not None:
-                self.tree.grow(self._lay_out(), self._lr0s(), self._all_params())
+            super().add_param_group(param_group)
+            self._admit(self.param_groups[-1])
+            if tree is not None:
+                tree.grow(self._lay_out(), self._lr0s(), self._all_params())
         except BaseException:
-            self.param_groups.pop()
+            del self.param_groups[known:]
+            if tree is not None and before is not None:
+                tree.adopt(*before)
             raise
 
     def state_dict(self) -> dict[str, Any]:
