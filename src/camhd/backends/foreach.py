@@ -55,7 +55,7 @@ def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[
 
 
 def note_options(rule: Rule, batches: Sequence[Batch]) -> None:
-    """What the next step must know of the param groups' options at this one; before `end` says that it may look back."""
+    """What the next step must know of the groups' options at this one; noted before `end` lets it look back."""
     for batch in batches:
         assert isinstance(batch.options, dict)
         batch.options["last_move"] = {name: batch.options[name] for name in rule.remembers}
