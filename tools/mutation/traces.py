@@ -1,0 +1,116 @@
+"""Which tests reach which lines, and how long each takes: from one run of all of them under coverage."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import coverage
+import pytest
+from _pytest.runner import runtestprotocol
+
+from .mutants import Mutant
+
+CASES = 16  # at most, of one test function
+WHOLE = "test_kernels_interpreted"  # of which all cases are needed: each kernel has its own
+
+
+class Traces:
+    """What is known about the tests.
+
+    Args:
+        lines: for each file and line the numbers of the tests that reach it.
+        durations: seconds of each test, without those that fail anyway.
+        names: the tests' names, by number.
+    """
+
+    def __init__(self, lines: dict[str, dict[str, list[int]]], durations: dict[str, float], names: list[str]) -> None:
+        self.lines, self.durations, self.names = lines, durations, names
+        self.stamp = hashlib.sha256("\n".join(sorted(durations)).encode()).hexdigest()[:12]
+
+    @classmethod
+    def load(cls, path: Path) -> Traces:
+        """From a file."""
+        kept = json.loads(path.read_text())
+        return cls(kept["lines"], kept["durations"], kept["names"])
+
+    def save(self, path: Path) -> None:
+        """Into a file."""
+        path.write_text(json.dumps({"lines": self.lines, "durations": self.durations, "names": self.names}))
+
+    def reaching(self, mutant: Mutant) -> set[str]:
+        """The tests that reach a change."""
+        lines = self.lines.get(mutant.file, {})
+        found: set[int] = set()
+        for line in range(mutant.line, mutant.last_line + 1):
+            found.update(lines.get(str(line), ()))
+        if not found and not mutant.scope:  # a constant of the module: whoever uses the module
+            found.update(*lines.values())
+        return {name for name in map(self.names.__getitem__, found) if name in self.durations}
+
+
+def few(items: list[pytest.Item]) -> list[pytest.Item]:
+    """At most some cases of each test function, evenly over its table, and none that is slow."""
+    kinds: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            kinds[item.nodeid.partition("[")[0]].append(item)
+    return [item for name, kind in kinds.items() for item in kind[:: 1 if WHOLE in name else _step(len(kind))]]
+
+
+def _step(count: int) -> int:
+    """A prime, so that a walk through a table of several columns meets every value of each."""
+    step = -(-count // CASES)
+    while any(step % factor == 0 for factor in range(2, step)):
+        step += 1
+    return step
+
+
+class Tracer:
+    """A pytest plugin that runs the tests and notes what they reach.
+
+    Args:
+        root: the project.
+        files: whose lines are of interest.
+        path: where to write what was found.
+    """
+
+    def __init__(self, root: Path, files: list[str], path: Path) -> None:
+        self.root, self.files, self.path = root, files, path
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Take the place of pytest's own loop."""
+        session.items = few(session.items)
+        measured = coverage.Coverage(data_file=None, include=[str(self.root / file) for file in self.files])
+        measured.start()
+        durations: dict[str, float] = {}
+        failed: list[str] = []
+        for i, (item, following) in enumerate(zip(session.items, [*session.items[1:], None], strict=True)):
+            if i % 100 == 0:
+                print(f"{i}/{len(session.items)}", time.process_time(), flush=True)
+            measured.switch_context(item.nodeid)
+            started = time.process_time()
+            reports: list[Any] = runtestprotocol(item, nextitem=following, log=False)
+            if any(report.failed for report in reports):
+                failed.append(item.nodeid)
+            elif any(report.skipped for report in reports):
+                continue
+            else:
+                durations[item.nodeid] = round(time.process_time() - started, 4)
+        measured.stop()
+        self._write(measured.get_data(), durations)
+        print(f"{len(durations)} tests in {sum(durations.values()):.0f} s of CPU; these fail anyway: {failed}")
+        return True
+
+    def _write(self, data: coverage.CoverageData, durations: dict[str, float]) -> None:
+        numbers: dict[str, int] = {name: i for i, name in enumerate(durations)}
+        lines: dict[str, dict[str, list[int]]] = defaultdict(dict)
+        for file in self.files:
+            for line, contexts in data.contexts_by_lineno(str(self.root / file)).items():
+                lines[file][str(line)] = sorted(numbers[name] for name in contexts if name in numbers)
+        Traces(lines, durations, list(durations)).save(self.path)
