@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="mutation", description=__doc__)
     parser.add_argument("action", choices=["trace", "run", "report", "list"])
     parser.add_argument("--files", default="*", help="a pattern: only these source files")
-    parser.add_argument("--tests", nargs="*", help="only these test files (they must be traced)")
+    parser.add_argument("--tests", nargs="*", help="only these test files; traces are added to those there are")
     parser.add_argument("--seconds", type=float, default=8, help="of tests for each mutant (default: 8)")
     parser.add_argument("--again", action="store_true", help="try those again that survived before")
     parser.add_argument("--sample", type=int, help="only every so many-th mutant")
@@ -40,7 +40,9 @@ def main() -> int:
     tests = options.tests or TESTS
     arguments = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", *tests]
     if options.action == "trace":
-        return pytest.main(arguments, plugins=[Tracer(ROOT, files, options.folder / "traces.json")])
+        return pytest.main(
+            arguments, plugins=[Tracer(ROOT, files, options.folder / "traces.json", bool(options.tests))]
+        )
     if options.action == "list":
         for mutant in found:
             print(f"{mutant.line:4d} {mutant.key}")

@@ -14,6 +14,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from .mutants import Mutant
+from .settings import LEFT_OUT
 
 CASES = 16  # at most, of one test function
 WHOLE = "test_kernels_interpreted"  # of which all cases are needed: each kernel has its own
@@ -42,6 +43,19 @@ class Traces:
         """Into a file."""
         path.write_text(json.dumps({"lines": self.lines, "durations": self.durations, "names": self.names}))
 
+    def joined(self, other: Traces) -> Traces:
+        """Both; where they know the same test, the other knows better."""
+        durations = {**self.durations, **other.durations}
+        numbers = {name: i for i, name in enumerate(durations)}
+        lines: dict[str, dict[str, list[int]]] = defaultdict(dict)
+        for file in self.lines.keys() | other.lines.keys():
+            for one, newer in ((self, False), (other, True)):
+                for line, tests in one.lines.get(file, {}).items():
+                    names = (one.names[test] for test in tests)
+                    kept = {numbers[name] for name in names if newer or name not in other.durations}
+                    lines[file][line] = sorted(kept.union(lines[file].get(line, ())))
+        return Traces(lines, durations, list(durations))
+
     def reaching(self, mutant: Mutant) -> set[str]:
         """The tests that reach a change."""
         lines = self.lines.get(mutant.file, {})
@@ -57,7 +71,8 @@ def few(items: list[pytest.Item]) -> list[pytest.Item]:
     """At most some cases of each test function, evenly over its table, and none that is slow."""
     kinds: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("slow") is None:
+        left_out = any(part in item.name for part in LEFT_OUT) or item.get_closest_marker("slow") is not None
+        if not left_out:
             kinds[item.nodeid.partition("[")[0]].append(item)
     return [item for name, kind in kinds.items() for item in kind[:: 1 if WHOLE in name else _step(len(kind))]]
 
@@ -77,10 +92,11 @@ class Tracer:
         root: the project.
         files: whose lines are of interest.
         path: where to write what was found.
+        add: whether to add it to what is there.
     """
 
-    def __init__(self, root: Path, files: list[str], path: Path) -> None:
-        self.root, self.files, self.path = root, files, path
+    def __init__(self, root: Path, files: list[str], path: Path, add: bool) -> None:
+        self.root, self.files, self.path, self.add = root, files, path, add
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -113,4 +129,5 @@ class Tracer:
         for file in self.files:
             for line, contexts in data.contexts_by_lineno(str(self.root / file)).items():
                 lines[file][str(line)] = sorted(numbers[name] for name in contexts if name in numbers)
-        Traces(lines, durations, list(durations)).save(self.path)
+        found = Traces(lines, durations, list(durations))
+        (Traces.load(self.path).joined(found) if self.add else found).save(self.path)
