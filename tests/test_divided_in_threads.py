@@ -1,4 +1,4 @@
-"""Parameters divided over processes, with threads in place of processes: the numbers of one process, to the last digits.
+"""Parameters divided over processes, with threads in their place: the numbers of one process, to the last digits.
 
 The oracle is the run of one optimizer on the undivided tensors, which other tests compare with the literal algorithm.
 Gradients are given, not computed: each process gets its part of the same ones.
