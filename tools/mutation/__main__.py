@@ -6,6 +6,7 @@ import argparse
 import fnmatch
 import json
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def main() -> int:
     if options.action == "run":
         traces = Traces.load(options.folder / "traces.json")
         wanted = [mutant for mutant in found[:: options.sample or 1] if is_open(mutant, known, options.again)]
+        random.Random(0).shuffle(wanted)  # so that the first hundreds are a sample of all
         print(f"{len(wanted)} of {len(found)} mutants to try", file=sys.stderr)
         pytest.main(arguments, plugins=[Runner(ROOT, wanted, traces, records, options.seconds)])
         known = read_records(records)

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
@@ -35,6 +36,8 @@ class Mutant:
         number: which of several equal changes in the scope, from 0 on.
         line: where it stands today.
         last_line: where the statement (or its head) ends.
+        first: where its scope begins.
+        at_import: whether it is no part of what a call carries out: a constant, a default.
         place: the node's number in a walk over the module, and the number of the variant.
         stamp: a hash of the scope's code: a record holds as long as that is the same.
     """
@@ -46,6 +49,8 @@ class Mutant:
     number: int
     line: int
     last_line: int
+    first: int
+    at_import: bool
     place: tuple[int, int]
     stamp: str
 
@@ -58,7 +63,7 @@ class Mutant:
 
 def find(root: Path, file: str) -> list[Mutant]:
     """All mutants of a file."""
-    tree = ast.parse((root / file).read_text())
+    tree = ast.parse(source(root, file))
     numbers = {id(node): i for i, node in enumerate(ast.walk(tree))}
     found: list[Mutant] = []
     seen: Counter[tuple[str, str, str]] = Counter()
@@ -68,16 +73,40 @@ def find(root: Path, file: str) -> list[Mutant]:
             found.append(
                 Mutant(
                     file, scope, before, after, seen[named], node.lineno, _end_of_head(statement),
-                    (numbers[id(node)], variant), _stamp(owner),
+                    getattr(owner, "lineno", 0), _at_import(owner, statement), (numbers[id(node)], variant),
+                    _stamp(owner),
                 )
             )  # fmt: skip
             seen[named] += 1
     return found
 
 
+@cache
+def source(root: Path, file: str) -> str:
+    """A file as it was when this process began, and as it was imported."""
+    return (root / file).read_text()
+
+
+def scopes(text: str) -> dict[int, tuple[str, int]]:
+    """For each line of a file the innermost function or class it is in, and the line where that begins."""
+    found: dict[int, tuple[str, int]] = {}
+
+    def walk(node: ast.AST, scope: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            inner = scope
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                inner = f"{scope}.{child.name}" if scope else child.name
+                for line in range(child.lineno, (child.end_lineno or child.lineno) + 1):
+                    found[line] = (inner, child.lineno)
+            walk(child, inner)
+
+    walk(ast.parse(text), "")
+    return found
+
+
 def apply(root: Path, mutant: Mutant) -> ast.Module:
     """The module with the change in it."""
-    tree = ast.parse((root / mutant.file).read_text())
+    tree = ast.parse(source(root, mutant.file))
     wanted, variant = mutant.place
     target = next(node for i, node in enumerate(ast.walk(tree)) if i == wanted)
     changed = _variants(target)[variant]
@@ -166,9 +195,11 @@ def _of_operation(node: ast.BinOp | ast.AugAssign) -> list[ast.AST]:
 
 
 def _of_comparison(node: ast.Compare) -> list[ast.AST]:
-    if len(node.ops) > 1:
-        return []
-    return [_with(node, ops=[other()]) for other in COMPARISONS[type(node.ops[0])]]
+    return [
+        _with(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]])
+        for i, op in enumerate(node.ops)
+        for other in COMPARISONS[type(op)][: None if len(node.ops) == 1 else 1]
+    ]
 
 
 def _of_boolean(node: ast.BoolOp) -> list[ast.AST]:
@@ -238,6 +269,10 @@ _MAKERS = (
     (ast.Assign, _of_assignment),
     ((ast.Expr, ast.Raise, ast.Continue, ast.Break), _of_statement),
 )
+
+
+def _at_import(owner: ast.AST, statement: ast.stmt) -> bool:
+    return not isinstance(owner, ast.FunctionDef) or statement is owner
 
 
 def _end_of_head(statement: ast.stmt) -> int:

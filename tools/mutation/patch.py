@@ -22,7 +22,7 @@ def functions_of(root: Path, files: list[str]) -> Functions:
     names = {str(root / file): file for file in files}
     found: Functions = defaultdict(list)
     for thing in gc.get_objects():
-        if isinstance(thing, types.FunctionType) and thing.__code__.co_filename in names:
+        if type(thing) is types.FunctionType and thing.__code__.co_filename in names:
             found[names[thing.__code__.co_filename]].append(thing)
     return found
 

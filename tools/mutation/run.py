@@ -45,6 +45,7 @@ class Runner:
         if session.testsfailed:
             raise session.Interrupted("tests cannot be collected")
         items = {item.nodeid: item for item in session.items}
+        self._warm_up(items)
         functions = functions_of(self.root, sorted({mutant.file for mutant in self.mutants}))
         gc.collect()
         gc.freeze()
@@ -64,6 +65,17 @@ class Runner:
                     took = time.monotonic() - started
                     print(f"{i + 1}/{len(self.mutants)} in {took:.0f} s: {dict(counts)}", file=sys.stderr, flush=True)
         return True
+
+    def _warm_up(self, items: dict[str, Any]) -> None:
+        """One quick test of each file, so that children find loaded what is loaded at its first use."""
+        of_files: dict[str, list[str]] = defaultdict(list)
+        for name in items:
+            if name in self.traces.durations:
+                of_files[name.partition("::")[0]].append(name)
+        for names in of_files.values():
+            ranked = sorted(names, key=lambda name: (self.traces.durations[name], name))
+            for name in {ranked[len(ranked) // 4], ranked[len(ranked) // 2]}:
+                runtestprotocol(items[name], nextitem=None, log=False)
 
     def _try(self, mutant: Mutant, items: dict[str, Any], functions: Functions) -> tuple[str, str, int]:
         chosen = self._choose(mutant, items)
@@ -99,21 +111,26 @@ class Runner:
         return TIMEOUT, f"ended by signal {os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0}", len(chosen)
 
     def _choose(self, mutant: Mutant, items: dict[str, Any]) -> list[str]:
-        """Tests that reach the change: those first that found others in its function, then quick ones of each kind."""
-        durations, killers = self.traces.durations, self.killers[mutant.scope]
-        reaching = [name for name in self.traces.reaching(mutant) if name in items]
-        turns: Counter[str] = Counter()
-        ranked = []
-        for name in sorted(reaching, key=lambda name: (durations[name], name)):
-            kind = name.partition("[")[0]
-            turns[kind] += 1
-            ranked.append((-min(killers[name], 3), turns[kind] * durations[name], turns[kind], name))
-        chosen, used = [], 0.0
-        for *_, name in sorted(ranked):
-            if used + durations[name] > self.seconds and chosen:
+        """Tests that reach the change: those first that found others in its function, then as different ones as can be.
+
+        Different is what reaches other lines of the library, wherever they are: a mistake in a sum shows under one
+        option, a mistake in a branch of a rule under one rule.
+        """
+        durations, lines, killers = self.traces.durations, self.traces.bits, self.killers[mutant.scope]
+        left = sorted(name for name in self.traces.reaching(mutant) if name in items)
+        chosen = [name for name, _ in killers.most_common(3) if name in left]
+        used, seen = sum(durations[name] for name in chosen), 0
+        left = [name for name in left if name not in chosen]
+        while left and used < self.seconds:
+            gains = [(lines[name] & ~seen).bit_count() / (durations[name] + 0.03) for name in left]
+            best = max(range(len(left)), key=gains.__getitem__)
+            if gains[best] == 0 and seen:
+                seen = 0
                 continue
-            chosen.append(name)
+            name = left.pop(best)
+            seen |= lines[name]
             used += durations[name]
+            chosen.append(name)
         return chosen
 
     def _live(self, items: list[Any], mutant: Mutant, functions: Functions, out: int, cpu: int) -> None:

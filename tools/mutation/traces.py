@@ -13,7 +13,7 @@ import coverage
 import pytest
 from _pytest.runner import runtestprotocol
 
-from .mutants import Mutant
+from .mutants import Mutant, scopes, source
 from .settings import LEFT_OUT
 
 CASES = 16  # at most, of one test function
@@ -24,13 +24,18 @@ class Traces:
     """What is known about the tests.
 
     Args:
-        lines: for each file and line the numbers of the tests that reach it.
+        lines: for each file and line the numbers of the tests that reach it; a line is called by its function and its
+            place in it, so that it is found again when other functions change.
         durations: seconds of each test, without those that fail anyway.
         names: the tests' names, by number.
     """
 
     def __init__(self, lines: dict[str, dict[str, list[int]]], durations: dict[str, float], names: list[str]) -> None:
         self.lines, self.durations, self.names = lines, durations, names
+        self.bits = dict.fromkeys(names, 0)  # for each test a number with one bit for each line that it reaches
+        for place, tests in enumerate(tests for of_file in lines.values() for tests in of_file.values()):
+            for test in tests:
+                self.bits[names[test]] |= 1 << place
         self.stamp = hashlib.sha256("\n".join(sorted(durations)).encode()).hexdigest()[:12]
 
     @classmethod
@@ -57,13 +62,15 @@ class Traces:
         return Traces(lines, durations, list(durations))
 
     def reaching(self, mutant: Mutant) -> set[str]:
-        """The tests that reach a change."""
+        """The tests that reach a change; of what is done at import, those that reach its scope."""
         lines = self.lines.get(mutant.file, {})
+        if mutant.at_import or not any(name.startswith(f"{mutant.scope}+") for name in lines):
+            inside = {name: name.startswith((f"{mutant.scope}+", f"{mutant.scope}.")) for name in lines}
+            wanted = [name for name, inner in inside.items() if inner] or list(lines)
+        else:
+            wanted = [f"{mutant.scope}+{at - mutant.first}" for at in range(mutant.line, mutant.last_line + 1)]
         found: set[int] = set()
-        for line in range(mutant.line, mutant.last_line + 1):
-            found.update(lines.get(str(line), ()))
-        if not found and not mutant.scope:  # a constant of the module: whoever uses the module
-            found.update(*lines.values())
+        found.update(*(lines.get(name, ()) for name in wanted))
         return {name for name in map(self.names.__getitem__, found) if name in self.durations}
 
 
@@ -127,7 +134,9 @@ class Tracer:
         numbers: dict[str, int] = {name: i for i, name in enumerate(durations)}
         lines: dict[str, dict[str, list[int]]] = defaultdict(dict)
         for file in self.files:
+            where = scopes(source(self.root, file))
             for line, contexts in data.contexts_by_lineno(str(self.root / file)).items():
-                lines[file][str(line)] = sorted(numbers[name] for name in contexts if name in numbers)
+                scope, first = where.get(line, ("", 0))
+                lines[file][f"{scope}+{line - first}"] = sorted(numbers[name] for name in contexts if name in numbers)
         found = Traces(lines, durations, list(durations))
         (Traces.load(self.path).joined(found) if self.add else found).save(self.path)
