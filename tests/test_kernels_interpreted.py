@@ -41,11 +41,18 @@ def agree(setup: Setup, model: nn.Module, without: Mapping[int, tuple[str, ...]]
             backward(one, t, without.get(t, ()))
         optimizer.step()
         assert "backend fused" in repr(optimizer)
+        each_item_once(optimizer)
         reference.step()
         assert_same_state(optimizer, model, reference, other)
         for group in optimizer.param_groups:
             group["lr"] *= 0.9
     return reference
+
+
+def each_item_once(optimizer: Any) -> None:
+    """Both passes have said of every work item that it is done, and of none twice: threads wait for these numbers."""
+    plan, passes = optimizer.backend._fused.plan, interpreted.load().passes
+    assert plan.team.control[passes.DONE] == plan.team.control[passes.DONE_2] == len(plan.items)
 
 
 def kernels(rule: str, levels: tuple[str, ...], combine: str, model: nn.Module, **changes: Any) -> Setup:
@@ -145,6 +152,17 @@ def test_runs_in_pieces(rule: str, levels: tuple[str, ...], monkeypatch: pytest.
     torch.manual_seed(0)
     model = Wide().double()
     agree(kernels(rule, levels, "normalized", model), model, without={3: ("head.weight",)})
+
+
+@pytest.mark.parametrize("levels", [("global", "layer"), ("unit", "parameter")])
+@pytest.mark.parametrize("rule", RULES)
+def test_cosines_of_runs_in_pieces(rule: str, levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The multiplicative rule is the one that looks at norms."""
+    package = interpreted.use(monkeypatch)
+    monkeypatch.setattr(package.plan, "LARGEST_ITEM", 28)
+    torch.manual_seed(0)
+    model = Wide().double()
+    agree(kernels(rule, levels, "normalized", model, hyper_rule="multiplicative", hyper_lr=0.02), model, steps=4)
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
