@@ -21,9 +21,10 @@ TESTS = [
     f"tests/test_{name}.py"
     for name in (
         "backends", "bad_input", "base_rules", "baselines", "baselines_adabound", "baselines_hd", "checkpoint",
-        "contract", "divided_in_threads", "foreach", "guards", "hypergradient_descent", "hypergradients",
+        "combinations", "contract", "divided_in_threads", "foreach", "guards", "hypergradient_descent", "hypergradients",
+        "hyper_rules",
         "kernels_interpreted", "levels", "limits", "long_horizon", "param_groups", "partitions", "rate_logger",
-        "reference", "schedules", "snapshot", "spec", "theorems", "torchs_cases",
+        "reference", "schedules", "snapshot", "spec", "theorems", "torchs_cases", "tree_parts",
         "with_functional", "with_precision", "with_schedulers", "wrap", "wrap_table",
     )
 ]  # fmt: skip
