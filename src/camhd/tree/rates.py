@@ -120,7 +120,7 @@ class RateTree:
         if not (trace and tracing):
             return self._kappa(weights, moves, groups)
         most = bounds.limits(self.cells, tracing, signal, trace)
-        bounds.pull_down(self.cells, state, most)
+        bounds.pull_down(self.cells, state, signal, most)
         kappas = self._kappa(weights, moves, groups, most)
         bounds.remember(tracing, signal, self.cells, kappas.alpha, trace.memory)
         return kappas
@@ -128,7 +128,10 @@ class RateTree:
     def memories(self) -> Sequence[Tensor]:
         """What the trace of each slot keeps of itself at this step, shaped to broadcast to it."""
         assert self.state.tracing is not None
-        return self.cells.by_slot(self.state.tracing.memory)
+        kept = self.state.tracing.memory
+        if self.config.restarts(self.state.step + 1):  # nothing from before
+            kept = torch.zeros_like(kept)
+        return self.cells.by_slot(kept)
 
     def end(self, slots: Iterable[int]) -> None:
         """These parameters have moved: their direction is what the next step looks back on."""
@@ -150,8 +153,8 @@ class RateTree:
             level.rates.copy_(level.starts)
             for name, value in self.config.hyper_rule.start(level.rates).items():
                 level.rule[name].copy_(value)
-        if self.config.hyper_rule.traced:
-            self.state.tracing = bounds.fresh(self.cells)
+        if self.state.tracing:
+            bounds.forget(self.state.tracing)
         self.state.moved = frozenset()
 
     def grow(self, layout: Layout, lr0s: Sequence[float], params: Sequence[Tensor]) -> None:

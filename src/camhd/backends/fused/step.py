@@ -19,15 +19,16 @@ from .plan import Plan, learns_in_kernels
 
 Groups = Sequence[dict[str, Any]]
 
-# The state tensors in the places A, B, X of each kind.
+# The state tensors of each kind in the places A, B, X; the fourth is that of the rates of single scalars.
+COLUMNS = (tables.A, tables.B, tables.X, tables.R)
 NAMES = {
-    tables.SGD: ("", "direction", ""),
-    tables.MOMENTUM: ("momentum_buffer", "", ""),
-    tables.NESTEROV: ("momentum_buffer", "direction", ""),
-    tables.ADAM: ("exp_avg", "exp_avg_sq", ""),
-    tables.ADABOUND: ("exp_avg", "exp_avg_sq", ""),
-    tables.AMSGRAD: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
-    tables.AMSBOUND: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    tables.SGD: ("", "direction", "", ""),
+    tables.MOMENTUM: ("momentum_buffer", "", "", ""),
+    tables.NESTEROV: ("momentum_buffer", "direction", "", ""),
+    tables.ADAM: ("exp_avg", "exp_avg_sq", "", ""),
+    tables.ADABOUND: ("exp_avg", "exp_avg_sq", "", ""),
+    tables.AMSGRAD: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", ""),
+    tables.AMSBOUND: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", ""),
 }
 
 
@@ -72,9 +73,9 @@ class Fused:
         self.cells, self.state = tree.cells, tree.state
         kind = kind_of(rule, groups)
         assert kind is not None
-        self.kind, self.names = kind, NAMES[kind]
+        self.kind, self.names = kind, self._names(kind)
         self.params = [param for group in groups for param in group["params"]]
-        self.plan = Plan(tree, self.params, kind, len(groups))
+        self.plan = self._make_plan()
         self.in_kernels = learns_in_kernels(tree)
         self._note_params()
         count = len(self.params)
@@ -92,6 +93,13 @@ class Fused:
         self.changed = True
         self.moves: list[Move] = []
         self.remembered: list[dict[str, Any]] = []
+
+    def _names(self, kind: int) -> tuple[str, ...]:
+        """The state tensors in the places of `COLUMNS`."""
+        return NAMES[kind]
+
+    def _make_plan(self) -> Plan:
+        return Plan(self.tree, self.params, self.kind, len(self.groups))
 
     def fits(self, groups: Groups, states: MutableMapping[Tensor, Any]) -> bool:
         """Whether the tree, the groups and the states are still those that this was made for."""
@@ -225,14 +233,12 @@ class Fused:
         self.held[slot] = state
         for tensors, name in zip(self.held_tensors, names, strict=True):
             tensors[slot] = state[name]
-        for column, name in zip((tables.A, tables.B, tables.X), self.names, strict=True):
+        for column, name in zip(COLUMNS, self.names, strict=True):
             places[slot, column] = (state[name] if name else param).data_ptr()
         if self.tree.state.leaves:
             leaf = self.tree.state.leaves[slot]
             leaf.rates = _as_it_lies(leaf.rates, param)
             places[slot, tables.R] = leaf.rates.data_ptr()
-        else:
-            places[slot, tables.R] = param.data_ptr()
 
     # ------------------------------------------------------------------ what the groups say
 
@@ -283,9 +289,7 @@ class Fused:
         tree, plan = self.tree, self.plan
         plan.moved[:] = 0
         plan.moved[list(moved)] = 1
-        for row, group, rate, move in zip(plan.last, self.groups, rates, tree.state.last_moves, strict=True):
-            if group["last_move"]:
-                self._options(row, {**group, **group["last_move"]}, rate, move)
+        self._note_last_options(rates)
         if not moved:
             return
         if not plan.leaf:
@@ -296,6 +300,12 @@ class Fused:
             plan.places, plan.form, plan.base, plan.index, plan.rates, gamma, plan.last, core.LEARNED, core.GIVEN,
             plan.kappa(),
         )  # fmt: skip
+
+    def _note_last_options(self, rates: Sequence[GroupRates]) -> None:
+        moves = self.tree.state.last_moves
+        for row, group, rate, move in zip(self.plan.last, self.groups, rates, moves, strict=True):
+            if group["last_move"]:
+                self._options(row, {**group, **group["last_move"]}, rate, move)
 
     def _set_kappa(self, kappas: Sequence[Tensor]) -> None:
         self.plan.kappa()[0] = torch.cat([kappa.reshape(-1) for kappa in kappas]).numpy()

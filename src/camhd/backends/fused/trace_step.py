@@ -1,0 +1,75 @@
+"""One fused step with a trace of directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...rules import TRACE, Rule
+from ...tree import GroupRates, RateTree, Signal
+from . import horizon
+from .step import NAMES, Fused, Groups
+from .trace_plan import TracedPlan
+
+_version = attrgetter("_version")
+
+
+class Traced(Fused):
+    """The fused steps of an optimizer whose hyper rule looks back on a trace of directions.
+
+    Σ θ², which bounds the steps, is known from the last step unless somebody has written to the parameters since.
+    Whoever does so through torch leaves a higher version number. (A write through `.data` or a NumPy view does not:
+    then the bound of one step is that of the weights before.)
+    """
+
+    plan: TracedPlan
+
+    def __init__(self, rule: Rule, tree: RateTree, groups: Groups, states: MutableMapping[Tensor, Any]) -> None:
+        super().__init__(rule, tree, groups, states)
+        self.versions: list[int] = []
+        self.measured: list[int] = []  # the addresses at which they were
+
+    def _names(self, kind: int) -> tuple[str, ...]:
+        """A direction need not be kept: the gradient is still at hand when the parameters move."""
+        first, second, third, _ = NAMES[kind]
+        return first, "" if second == "direction" else second, third, TRACE
+
+    def _make_plan(self) -> TracedPlan:
+        return TracedPlan(self.tree, self.params, self.kind, len(self.groups))
+
+    def step(self, rates: Callable[[], Sequence[GroupRates]]) -> bool:
+        """One step. False if these gradients are not for the kernels; then nothing has been touched."""
+        versions = list(map(_version, self.params))
+        if versions != self.versions or self.measured is not self.addresses:
+            known = dict(zip(self.measured, self.versions, strict=True))
+            now = zip(map(Tensor.data_ptr, self.params), versions, strict=True)
+            self.plan.stale[:] |= [known.get(address) != version for address, version in now]
+        if not super().step(rates):
+            return False
+        self.versions, self.measured = list(map(_version, self.params)), self.addresses
+        return True
+
+    def _let_the_tree_learn(self, rates: Sequence[GroupRates], moved: frozenset[int]) -> None:
+        """The sums to the tree and its κ back: for combinations and hyper rules that the kernels do not know."""
+        plan, signal = self.plan, Signal()
+        horizon.gather(plan.places, plan.sums, plan.sizes, plan.cell_sums)
+        found = torch.from_numpy(plan.cell_sums).to(self.cells.dtype)
+        dots, grads, moves, lengths, sizes = (self.cells.by_slot(row) for row in found)
+        for slot in self.actives:
+            signal.dots[slot], signal.grads[slot], signal.moves[slot] = dots[slot], grads[slot], moves[slot]
+            signal.lengths[slot], signal.sizes[slot] = lengths[slot], sizes[slot]
+        self._set_kappa(self.tree.advance(signal, rates))
+
+    def _resume(self, moved: frozenset[int], rates: Sequence[GroupRates]) -> None:
+        """Take up from what another backend, another process or a step cut short has left."""
+        self._note_last_options(rates)
+
+
+def fused(rule: Rule, tree: RateTree, groups: Groups, states: MutableMapping[Tensor, Any]) -> Fused:
+    """The fused steps of an optimizer."""
+    kind = Traced if tree.config.hyper_rule.traced else Fused
+    return kind(rule, tree, groups, states)
