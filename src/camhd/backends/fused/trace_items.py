@@ -108,7 +108,8 @@ def _take_runs(item, kind, places, c, memory, sums, e, s, like):
     """The first pass over an item of long runs, each of which has one φ."""
     slot, turned = item[t.SLOT], c[k.SIGN] != c[k.ONE] or c[k.L2] != c[k.ZERO]
     inner, cell = places[slot, t.INNER], places[slot, t.CELL]
-    longest = PIECE if kind == t.ADAM and not turned else k.LARGEST_CHUNK
+    at_once = kind == t.ADAM or kind == t.NESTEROV or kind == t.MOMENTUM
+    longest = PIECE if at_once and not turned else k.LARGEST_CHUNK
     for run in range(item[t.RUN], item[t.LAST_RUN]):
         at, stop = run * inner + item[t.START], run * inner + item[t.STOP]
         phi, out = like.dtype.type(memory[cell + run]), item[t.OUT] + run - item[t.RUN]
@@ -124,6 +125,10 @@ def _take_runs(item, kind, places, c, memory, sums, e, s, like):
                 found = loops.adam(g, a, b, trace, phi, n, c)
             elif kind == t.ADAM:
                 found = loops.adamw(g, a, b, p, trace, phi, n, c)
+            elif kind == t.NESTEROV:
+                found = loops.nesterov(g, a, trace, phi, n, c)
+            elif kind == t.MOMENTUM:
+                found = loops.momentum(g, a, trace, phi, n, c)
             else:
                 _take(kind, g, a, b, x, n, c)
                 found = loops.meet(g, _direction(kind, g, a, b, x, p, s, n, c), trace, phi, n, c)
@@ -162,16 +167,16 @@ def take_item(item, chunk, kind, places, c, memory, sums, sizes, stale, e, s, li
 
 
 @kernel
-def _move_run(kind, a, b, x, d, p, kappa, n, c):
+def _move_run(kind, g, a, b, x, p, kappa, n, c):
     """A long run moves with its one κ; AMSGrad and AMSBound are Adam and AdaBound with another v."""
     if kind == t.AMSGRAD:
         move_run(t.ADAM, a, x, p, kappa, n, c)
     elif kind == t.AMSBOUND:
         move_run(t.ADABOUND, a, x, p, kappa, n, c)
-    elif kind >= t.ADAM:
-        move_run(kind, a, b, p, kappa, n, c)
+    elif kind == t.NESTEROV:
+        loops.nesterov_move(g, a, p, kappa, n, c)
     else:
-        move_run(t.SGD, a, d, p, kappa, n, c)
+        move_run(kind, a, g if kind == t.SGD else b, p, kappa, n, c)
 
 
 @kernel
@@ -189,16 +194,14 @@ def move_item(item, chunk, kind, places, c, kappa, sizes, e, s, w, like):
             p, g = array_at(places, slot, t.P, at, n, like), array_at(places, slot, t.G, at, n, like)
             a, b = array_at(places, slot, t.A, at, n, like), array_at(places, slot, t.B, at, n, like)
             x = array_at(places, slot, t.X, at, n, like)
-            d = b
-            if kind < t.ADAM:  # these keep no direction
-                if turned:
-                    k.gradient(g, p, e, n, c)
-                    g = e
-                d = _direction(kind, g, a, b, x, p, s, n, c)
+            if turned and kind < t.ADAM:  # these keep no direction, but the gradient is still there
+                k.gradient(g, p, e, n, c)
+                g = e
             if whole:
+                d = _direction(kind, g, a, b, x, p, s, n, c) if kind < t.ADAM else b
                 fill(w, at, n, inner, cell, kappa, kappa, w, False)
                 move_chunk(t.SGD if kind < t.ADAM else kind, a, d, x, p, w, n, c)
             else:
-                _move_run(kind, a, b, x, d, p, like.dtype.type(kappa[cell + run]), n, c)
+                _move_run(kind, g, a, b, x, p, like.dtype.type(kappa[cell + run]), n, c)
             _add_squares(p, at, n, inner, row, sizes, c)
             at += n

@@ -56,6 +56,46 @@ def adamw(g, a, b, p, t, phi, n, c):
 
 
 @kernel
+def momentum(g, a, t, phi, n, c):
+    mu, damp = c[k.B1], c[k.OMB1]
+    dot, ee, tt, dd = c[k.ZERO], c[k.ZERO], c[k.ZERO], c[k.ZERO]
+    for i in range(n):
+        e, old = g[i], t[i]
+        d = mu * a[i] + damp * e
+        a[i] = d
+        dot += e * old
+        ee += e * e
+        tt += old * old
+        dd += d * d
+        t[i] = phi * old + d
+    return dot, ee, tt, dd
+
+
+@kernel
+def nesterov(g, a, t, phi, n, c):
+    mu, mu_buffer, damp = c[k.B2], c[k.B1], c[k.OMB1]
+    dot, ee, tt, dd = c[k.ZERO], c[k.ZERO], c[k.ZERO], c[k.ZERO]
+    for i in range(n):
+        e, old = g[i], t[i]
+        buffer = mu_buffer * a[i] + damp * e
+        a[i] = buffer
+        d = e + mu * buffer
+        dot += e * old
+        ee += e * e
+        tt += old * old
+        dd += d * d
+        t[i] = phi * old + d
+    return dot, ee, tt, dd
+
+
+@kernel
+def nesterov_move(g, a, p, kappa, n, c):
+    mu = c[k.B2]
+    for i in range(n):
+        p[i] -= kappa * (g[i] + mu * a[i])
+
+
+@kernel
 def meet(e, d, t, phi, n, c):
     """The sums, and the trace takes the direction in."""
     dot, ee, tt, dd = c[k.ZERO], c[k.ZERO], c[k.ZERO], c[k.ZERO]

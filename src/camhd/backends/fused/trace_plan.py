@@ -69,6 +69,7 @@ class TracedPlan(Plan):
 def _settings(rule: LongHorizon) -> np.ndarray[Any, Any]:
     """By their places in `horizon`."""
     trace = rule.traced
+    assert trace is not None
     return np.array([
         trace.memory, rule.fast, rule.steady, rule.patience, rule.spread, rule.boost, rule.small, rule.tie,
         trace.first, trace.bound, trace.floor,

@@ -22,16 +22,16 @@ class Traced(Fused):
     """The fused steps of an optimizer whose hyper rule looks back on a trace of directions.
 
     Σ θ², which bounds the steps, is known from the last step unless somebody has written to the parameters since.
-    Whoever does so through torch leaves a higher version number. (A write through `.data` or a NumPy view does not:
-    then the bound of one step is that of the weights before.)
+    Whoever does so through torch leaves a higher version number or another address. (A write through `.data` or a
+    NumPy view leaves neither: then the bound of one step is that of the weights before.)
     """
 
     plan: TracedPlan
 
     def __init__(self, rule: Rule, tree: RateTree, groups: Groups, states: MutableMapping[Tensor, Any]) -> None:
         super().__init__(rule, tree, groups, states)
-        self.versions: list[int] = []
-        self.measured: list[int] = []  # the addresses at which they were
+        # Versions and addresses of the parameters, as the last step left them.
+        self.left: tuple[list[int], list[int]] = ([-1] * len(self.params), [0] * len(self.params))
 
     def _names(self, kind: int) -> tuple[str, ...]:
         """A direction need not be kept: the gradient is still at hand when the parameters move."""
@@ -43,14 +43,13 @@ class Traced(Fused):
 
     def step(self, rates: Callable[[], Sequence[GroupRates]]) -> bool:
         """One step. False if these gradients are not for the kernels; then nothing has been touched."""
-        versions = list(map(_version, self.params))
-        if versions != self.versions or self.measured is not self.addresses:
-            known = dict(zip(self.measured, self.versions, strict=True))
-            now = zip(map(Tensor.data_ptr, self.params), versions, strict=True)
-            self.plan.stale[:] |= [known.get(address) != version for address, version in now]
+        written = list(map(_version, self.params)), list(map(Tensor.data_ptr, self.params))
+        if written != self.left:
+            known = zip(zip(*written, strict=True), zip(*self.left, strict=True), strict=True)
+            self.plan.stale[:] |= [now != then for now, then in known]
         if not super().step(rates):
             return False
-        self.versions, self.measured = list(map(_version, self.params)), self.addresses
+        self.left = list(map(_version, self.params)), written[1]
         return True
 
     def _let_the_tree_learn(self, rates: Sequence[GroupRates], moved: frozenset[int]) -> None:
