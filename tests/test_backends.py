@@ -16,6 +16,8 @@ from torch import nn
 import camhd
 from camhd.backends import select
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 FAST = {"hyper_lr": 1e-6, "combine_lr": 0.01}
 RULES = {
     "sgd": lambda p, **o: camhd.SGD(p, lr=0.05, weight_decay=0.01, **o),

@@ -7,6 +7,8 @@ from torch import nn
 import camhd
 from camhd.combine import Network, PerLayer, Regularized
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 INF, NAN = float("inf"), float("nan")
 
 BAD_OPTIONS = [
