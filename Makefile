@@ -1,5 +1,5 @@
 # Every target sets up what it needs in .venv by itself. A stamp file per extra says that it is installed;
-# it is renewed when pyproject.toml or constraints.txt changes.
+# it is renewed when pyproject.toml or constraints.txt changes. Python compiles what it imports; pip would compile all.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -37,5 +37,5 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.%: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$*]'
 	@touch $@

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camhd.lab.plans.claims import FAILS, HOLDS, OPEN, Check, Claim, compare
-from camhd.lab.plans.testing import contrast, holm, quantile, sign_test
+from camhd.lab.plans.testing import contrast, from_zero, holm, quantile, sign_test, summaries
+from camhd.lab.statistics import summarize
 
 stats = pytest.importorskip("scipy.stats", reason="scipy, which is the oracle, is not installed")
 
@@ -66,7 +67,26 @@ def test_holms_correction_is_that_of_its_definition(values):
         assert min(abs(corrected - want), abs(corrected - first)) < 1e-12 or first <= corrected <= want
 
 
-@pytest.mark.parametrize(("more", "less"), [(9, 0), (3, 6), (1, 1), (5, 4), (0, 1)])
+def test_a_mean_is_told_from_zero_by_students_test():
+    made = from_zero(FIRST)
+    other = stats.ttest_1samp(FIRST, 0.0)
+    interval = other.confidence_interval(0.95)
+    assert made.p == pytest.approx(other.pvalue, rel=1e-9)
+    assert (made.low, made.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+    assert math.isnan(from_zero([1.0]).p)
+    assert math.isnan(from_zero([1.0, 1.0]).p)
+
+
+def test_means_of_which_only_their_errors_are_known_are_compared_by_welchs_test():
+    ours, theirs = summarize(FIRST), summarize(SECOND)
+    made = summaries(ours, theirs)
+    numbers = [(one.mean, one.error * math.sqrt(one.count), one.count) for one in (ours, theirs)]
+    other = stats.ttest_ind_from_stats(*numbers[0], *numbers[1], equal_var=False)
+    assert made.p == pytest.approx(other.pvalue, rel=1e-9)
+    assert made.count == (4, 3)
+
+
+@pytest.mark.parametrize(("more", "less"), [(9, 0), (2, 3), (12, 4), (1, 0), (5, 5)])
 def test_the_sign_test_is_the_binomial_one(more, less):
     assert sign_test(more, less) == pytest.approx(stats.binomtest(more, more + less).pvalue)
 

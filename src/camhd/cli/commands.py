@@ -12,7 +12,7 @@ import typer
 from ..lab import bench as lab
 from ..lab.bench.cases import CASES, RULES
 from ..lab.bench.settings import BACKENDS, LEVEL_NAMES, WHAT, split, usual_memory
-from . import data, show
+from . import data, results, show
 from .report import report
 from .reproduce import reproduce
 from .sweep import sweep
@@ -42,6 +42,8 @@ app.command()(tune)
 app.command("show")(show_runs)
 app.command()(report)
 app.command()(reproduce)
+app.command()(results.rerun)
+app.add_typer(results.app, name="results")
 app.add_typer(data.app, name="data")
 
 

@@ -25,12 +25,6 @@ def fresh(cells: Cells) -> Tracing:
     return Tracing(zeros, zeros.clone())
 
 
-def forget(tracing: Tracing) -> None:
-    """The same after a restart; in place, because kernels look at these tensors."""
-    tracing.kappa.zero_()
-    tracing.memory.zero_()
-
-
 def moving(cells: Cells, signal: Signal) -> Tensor:
     """Which cells are to move at this step: those that have a gradient."""
     return cells.gather({slot: torch.ones_like(value) for slot, value in signal.lengths.items()}) > 0

@@ -1,7 +1,7 @@
 """One step of learning: lines 2 and 4 of Algorithm 1, from the hypergradient to new rates and weights.
 
-`learn` computes everything first and writes last, so that rates, γ and the hyper rule's state
-change together or not at all. Whether they change is decided on the device: a hypergradient that
+`learn` computes everything first and writes last, into a draft of the tree's state, so that rates, γ and the hyper
+rule's state change together or not at all. Whether they change is decided on the device: a hypergradient that
 is not finite leaves all of them as they were.
 """
 
@@ -22,7 +22,7 @@ from .cells import Cells
 from .config import GroupRates, TreeConfig
 from .numbers import Number
 from .observer import chain_of, columns_of
-from .state import NewLeaf, Rows, Signal, TreeState
+from .state import NewLeaf, Rows, Signal, TreeState, Write
 
 
 class _New(NamedTuple):
@@ -243,15 +243,12 @@ def _commit(
     skipped = ~finite
     if seen is not None:
         finite, skipped = finite & (seen > 0), skipped & (seen > 0)
-    changed = [
-        *((level, new.rates, new.rule) for level, new in zip(state.levels, news, strict=True)),
-        *((state.leaves[leaf.slot].part(leaf.rows), leaf.rates, leaf.rule) for leaf in leaves),
-    ]
-    for level, rates, rule in changed:
-        here = finite.to(level.rates.device)
-        level.rates.copy_(torch.where(here, rates.clamp(config.min_lr, config.max_lr), level.rates))
-        for name, value in rule.items():
-            level.rule[name].copy_(torch.where(here, value, level.rule[name]))
+    bounds = config.min_lr, config.max_lr
+    for level, new in zip(state.levels, news, strict=True):
+        Write(level, new.rates, new.rule, finite, bounds).carry_out()
+    for leaf in leaves:
+        level = state.leaves[leaf.slot].part(leaf.rows)
+        state.later.append(Write(level, leaf.rates, leaf.rule, finite.to(level.rates.device), bounds))
     for name, value in weights.items():
         state.weights[name].copy_(torch.where(finite, value, state.weights[name]))
     state.skipped.add_(skipped)

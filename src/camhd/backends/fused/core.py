@@ -18,7 +18,7 @@ FINAL, RATE, PAPER, SQRT = 6, 7, 8, 9  # AdaBound: c·f, γ, whether the paper's
 LEARNED, GIVEN, OWN_BETA = 10, 11, 12  # c τ, c (1 − τ) α_∞, β of the scalars' own rates
 OPTIONS = 13
 MIN_LR, MAX_LR, COMBINE_LR = 0, 1, 2  # in `settings`
-NOTHING_BEHIND, LEARNED_WELL, NOT_FINITE = 0, 1, 2  # outcomes
+NOTHING_BEHIND, LEARNED_WELL, NOT_FINITE, NOT_RUN = 0, 1, 2, 3  # outcomes; the last one until there is another
 
 _WHOLE, _REAL, _BYTE = np.zeros(0, np.int64), np.zeros(0, np.float64), np.zeros(0, np.uint8)
 _STEP = np.zeros(0, np.float32)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...rules import TRACE, Rule
-from ...tree import GroupRates, RateTree, Signal
+from ...tree import Ahead, GroupRates, RateTree, Signal
 from . import horizon
 from .step import NAMES, Fused, Groups
 from .trace_plan import TracedPlan
@@ -47,12 +47,16 @@ class Traced(Fused):
         if written != self.left:
             known = zip(zip(*written, strict=True), zip(*self.left, strict=True), strict=True)
             self.plan.stale[:] |= [now != then for now, then in known]
-        if not super().step(rates):
-            return False
-        self.left = list(map(_version, self.params)), written[1]
-        return True
+        tree = self.tree
+        if not self.in_kernels and tree.config.restarts(tree.state.step + 1) and tree.state.tracing is not None:
+            tree.state.tracing.memory.zero_()  # the kernels take in this step's directions before the tree hears of it
+        return super().step(rates)
 
-    def _let_the_tree_learn(self, rates: Sequence[GroupRates], moved: frozenset[int]) -> None:
+    def _note_moves(self) -> None:
+        super()._note_moves()
+        self.left = list(map(_version, self.params)), self.addresses
+
+    def _let_the_tree_learn(self, rates: Sequence[GroupRates], moved: frozenset[int], restarts: bool) -> None:
         """The sums to the tree and its κ back: for combinations and hyper rules that the kernels do not know."""
         plan, signal = self.plan, Signal()
         horizon.gather(plan.places, plan.sums, plan.sizes, plan.cell_sums)
@@ -61,11 +65,16 @@ class Traced(Fused):
         for slot in self.actives:
             signal.dots[slot], signal.grads[slot], signal.moves[slot] = dots[slot], grads[slot], moves[slot]
             signal.lengths[slot], signal.sizes[slot] = lengths[slot], sizes[slot]
-        self._set_kappa(self.tree.advance(signal, rates))
+        self._set_kappa(self.tree.advance(signal, rates, Ahead(self.moves, restarts)))
 
     def _resume(self, moved: frozenset[int], rates: Sequence[GroupRates]) -> None:
         """Take up from what another backend, another process or a step cut short has left."""
         self._note_last_options(rates)
+        for slot, param in enumerate(self.params):
+            if slot not in moved:  # a trace that does not count is empty, as in `foreach`
+                for trace in (self.states.get(param, {}).get(TRACE), self.held_tensors[-1][slot]):
+                    if trace is not None:
+                        trace.zero_()
 
 
 def fused(rule: Rule, tree: RateTree, groups: Groups, states: MutableMapping[Tensor, Any]) -> Fused:

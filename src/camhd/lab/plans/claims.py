@@ -164,13 +164,13 @@ NOTE = (
 
 
 def _row(claim: int, test: Check, p: float, verdict: str) -> list[Cell]:
-    interval = NOTHING if math.isnan(test.low) else f"{_number(test.low, test.unit)} … {_number(test.high, test.unit)}"
+    interval = NOTHING if math.isnan(test.low) else f"{number(test.low, test.unit)} … {number(test.high, test.unit)}"
     mark = {HOLDS: "better", FAILS: "worse"}.get(verdict, "")
     return [
         Cell(str(claim)),
         Cell(test.what),
         Cell(test.count or NOTHING),
-        Cell(f"{_number(test.effect, test.unit)} {test.unit}".strip(), test.effect),
+        Cell(f"{number(test.effect, test.unit)} {test.unit}".strip(), test.effect),
         Cell(interval),
         Cell(probability(test.p), test.p),
         Cell(probability(p), p),
@@ -178,7 +178,8 @@ def _row(claim: int, test: Check, p: float, verdict: str) -> list[Cell]:
     ]
 
 
-def _number(value: float, unit: str) -> str:
+def number(value: float, unit: str) -> str:
+    """An effect for people: two decimals for percentage points, three digits for others."""
     text = f"{value:+.2f}" if unit == "points" else f"{value:+.3g}"
     return NOTHING if math.isnan(value) else text.replace("-", "−")
 

@@ -12,7 +12,7 @@ from .plan import Number, Plan
 from .reading import Results
 from .scale import Change
 from .sections import as_published, published
-from .testing import sign_test
+from .testing import from_zero
 
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # α0: rows of the poster's pictures
 BETAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # β: columns
@@ -106,7 +106,7 @@ def _cell(found: Results, family: str, label: str) -> Cell:
     ours = "–" if not own else f"> {limit:,}" if math.isinf(middle) else f"{middle:,.0f}"
     theirs = published(found, family, label).mean
     poster = f"> {MOST:,}" if math.isnan(theirs) else f"{theirs:,.0f}"
-    return Cell(f"{ours} ({poster})", middle)
+    return Cell(f"{ours} [{len(own)}] ({poster})", middle)
 
 
 def _tables(found: Results) -> Section:
@@ -118,7 +118,10 @@ def _tables(found: Results) -> Section:
         for rate in RATES:
             labels = [plain(grid.name, rate), *(learned(grid.name, rate, beta) for beta in BETAS)]
             rows.append([Cell(f"{rate:g}"), *(_cell(found, grid.name, label) for label in labels)])
-        note = "Steps until the loss of a batch is reached: the median over seeds, and the poster's number in brackets."
+        note = (
+            "Steps until the loss of a batch is reached: the median over seeds, how many of them in square brackets, "
+            "and the poster's number in round ones."
+        )
         if not as_published(found, grid.problems[0]):
             note += " These runs are on other data than the poster's."
         tables.append(Table(f"{grid.name} and {grid.name}-HD", columns, rows, note))
@@ -126,31 +129,32 @@ def _tables(found: Results) -> Section:
 
 
 def _saved(found: Results, family: str, rates: tuple[float, ...], beta: float) -> Check:
-    """How many decades of steps HD saves, and a sign test over rates and seeds.
+    """How many decades of steps HD saves: for each seed the mean over rates, and Student's test over seeds.
 
-    A run that did not get there took more steps than any that did; two that did not cannot be told apart.
+    Rates are no sample: from any small α0 a run of HD takes nearly the same way. A run that did not get there counts
+    with the steps that it was given, which is too few.
     """
-    gains: list[float] = []
+    limit = found.limit(family, family)
+    columns = []
     for rate in rates:
         pairs = zip(
             steps(found, family, plain(family, rate)), steps(found, family, learned(family, rate, beta)), strict=False
         )
-        limit = found.limit(family, family)
-        gains += [math.log10(min(base, limit) / min(own, limit)) for base, own in pairs if base != own]
-    more, less = sum(gain >= 0 for gain in gains), sum(gain < 0 for gain in gains)
-    what = (
-        f"{family}, β {beta:g}, α0 {rates[0]:g} … {rates[-1]:g}: steps saved, median of {len(gains)} pairs that differ"
-    )
-    effect = median(gains) if gains else math.nan
-    return Check(what, effect, p=sign_test(more, less), count=f"{more} fewer, {less} more", unit="decades")
+        columns.append([math.log10(min(base, limit) / min(own, limit)) for base, own in pairs])
+    seeds = [sum(row) / len(row) for row in zip(*columns, strict=False)]
+    made = from_zero(seeds)
+    where = f"{rates[0]:g}" if len(rates) == 1 else f"{rates[0]:g} … {rates[-1]:g} (mean)"
+    what = f"{family}, β {beta:g}, α0 {where}: steps saved"
+    return Check(what, made.effect, made.low, made.high, made.p, str(len(seeds)), "decades")
 
 
-def _fewer_steps(found: Results) -> list[Check]:
+def fewer_steps(found: Results) -> list[Check]:
+    """From small initial rates, with the β that the poster found best: how many steps HD saves."""
     return [_saved(found, family, (1e-4, 1e-5, 1e-6), 1e-5 if family == "Adam" else 1e-3) for family in FAMILIES]
 
 
 def _never_worse(found: Results) -> list[Check]:
-    return [_saved(found, family, RATES, BETAS[0]) for family in FAMILIES]
+    return [_saved(found, family, (rate,), BETAS[0]) for family in FAMILIES for rate in RATES]
 
 
 PLAN = Plan(
@@ -184,7 +188,7 @@ PLAN = Plan(
             "For a given untuned initial learning rate, HD algorithms consistently bring the loss trajectory closer "
             "to the optimal one: from a small α0 they need fewer steps than the baseline.",
             "poster of Baydin et al.",
-            _fewer_steps,
+            fewer_steps,
         ),
         Claim(
             "With an arbitrary small β (no tuning), HD always improves upon the baseline started at the same α0.",

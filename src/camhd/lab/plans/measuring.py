@@ -67,25 +67,37 @@ def read(folder: str | Path) -> list[Measured]:
 
 def measure(measurement: Measurement, folder: str | Path, kinds: Mapping[str, Callable[..., Values]]) -> Measured:
     """Measure, unless there is a record already."""
-    function = kinds[choose("kind", measurement.kind, kinds)]
+    choose("kind", measurement.kind, kinds)
     place = Path(folder) / measurement.id
     place.mkdir(parents=True, exist_ok=True)
     with Lock(place):
         remove_parts(place)
         if not (place / FILE).exists():
             began = perf_counter()
-            with seeded(0):  # the caller's random numbers stay as they were
-                values = function(**measurement.arguments)
-            record = {
-                "format": FORMAT,
-                "kind": measurement.kind,
-                "arguments": dict(measurement.arguments),
-                "values": plain(values),
-                "environment": environment(),
-                "time": {"seconds": round(perf_counter() - began, 6)},
-            }
-            write(place / FILE, to_json(record, indent=1) + "\n")
+            values = calculate(measurement, kinds)
+            made = Measured(measurement, values, environment(), round(perf_counter() - began, 6))
+            write(place / FILE, to_json(as_dict(made), indent=1) + "\n")
     return _read(place / FILE)
+
+
+def calculate(measurement: Measurement, kinds: Mapping[str, Callable[..., Values]]) -> Values:
+    """What is measured, as a record holds it; nothing is written."""
+    with seeded(0):  # the caller's random numbers stay as they were
+        values = kinds[choose("kind", measurement.kind, kinds)](**measurement.arguments)
+    made: Values = from_json(to_json(plain(values)))
+    return made
+
+
+def as_dict(made: Measured) -> dict[str, Any]:
+    """As in `measurement.json`."""
+    return {
+        "format": FORMAT,
+        "kind": made.measurement.kind,
+        "arguments": dict(made.measurement.arguments),
+        "values": made.values,
+        "environment": made.environment,
+        "time": {"seconds": made.seconds},
+    }
 
 
 def _read(path: Path) -> Measured:

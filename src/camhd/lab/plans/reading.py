@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..records import Run
 from ..report.group import Method, Task
 from ..report.source import Entry, entries
 from . import measuring
@@ -73,8 +74,15 @@ class Results:
         return wanted - len(runs) - len(self.measured)
 
 
-def results(plan: Plan, scale: str, folder: str | Path) -> Results:
-    """Read the records of a plan; those of other plans and scales that lie there are left alone."""
+def results(plan: Plan, scale: str, source: str | Path | Sequence[Run], also: Sequence[Measured] = ()) -> Results:
+    """Read the records of a plan; those of other plans and scales that lie there are left alone.
+
+    Args:
+        plan: the plan.
+        scale: its scale.
+        source: the folder of the records, or runs that have been read.
+        also: measurements that have been read; those in the folder, if it is one, are read beside them.
+    """
     grids = plan.at(scale)
     often = Counter(problem.title for _, problem in _cells(grids))
     tasks = {
@@ -85,7 +93,7 @@ def results(plan: Plan, scale: str, folder: str | Path) -> Results:
     }
     places = _places(grids, tasks)
     problems: list[Entry] = []
-    for entry in sorted(entries(folder), key=lambda one: (int(one.config.get("seed", 0)), one.where)):
+    for entry in sorted(entries(source), key=lambda one: (int(one.config.get("seed", 0)), one.where)):
         cells = places.get(key(entry.config), []) if entry.config else []
         for method in cells:
             method.config = method.config or {k: v for k, v in entry.config.items() if k not in ("id", "seed", "label")}
@@ -94,7 +102,8 @@ def results(plan: Plan, scale: str, folder: str | Path) -> Results:
             problems.append(entry)
     _check_one_data(tasks)
     wanted = [one.id for one in plan.measurements.get(scale, ())]
-    found = {one.measurement.id: one for one in measuring.read(folder)}
+    lying = measuring.read(source) if isinstance(source, (str, Path)) else []
+    found = {one.measurement.id: one for one in (*also, *lying)}
     return Results(plan, scale, grids, tasks, problems, [found[name] for name in wanted if name in found])
 
 
@@ -111,7 +120,7 @@ def _places(grids: tuple[Grid, ...], tasks: Mapping[tuple[str, str], Task]) -> d
         for row in grid.methods:
             method = Method(row.label, {}, name=row.label)
             task.methods.append(method)
-            for seed in range(grid.seeds):
+            for seed in grid.seed_numbers:
                 places.setdefault(key_of(grid.item(problem, row, seed)), []).append(method)
     return places
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..statistics import student_tail, summarize
+from ..statistics import Summary, student_tail, summarize
 
 LEVEL = 0.05  # of significance
 
@@ -42,12 +42,40 @@ def contrast(pairs: Sequence[Pair]) -> Contrast:
     >>> round(made.effect, 3), round(made.p, 4), round(made.low, 2), round(made.high, 2)
     (-0.767, 0.0036, -1.11, -0.42)
     """
-    count = sum(len(first) for first, _ in pairs), sum(len(second) for _, second in pairs)
-    means = [(summarize(first), summarize(second)) for first, second in pairs]
-    if not pairs or any(not one.count for pair in means for one in pair):
+    return _contrast([(summarize(first), summarize(second)) for first, second in pairs])
+
+
+def summaries(first: Summary, second: Summary) -> Contrast:
+    """Welch's test of two means of which only mean, standard error and number are known.
+
+    >>> made = summaries(Summary(97.27, 0.0882, 3), Summary(98.03, 0.0882, 3))
+    >>> round(made.effect, 2), round(made.p, 4), made.count
+    (-0.76, 0.0037, (3, 3))
+    """
+    return _contrast([(first, second)])
+
+
+def from_zero(values: Sequence[float]) -> Contrast:
+    """The mean of some values, with Student's test that it is zero.
+
+    >>> made = from_zero([1.1, 0.9, 1.3])
+    >>> round(made.effect, 2), round(made.p, 4), round(made.low, 2), round(made.high, 2)
+    (1.1, 0.0109, 0.6, 1.6)
+    """
+    found = summarize(values)
+    if found.count < 2 or not found.error > 0:
+        return Contrast(found.mean, math.nan, math.nan, math.nan, (found.count, 0))
+    reach = quantile(found.count - 1) * found.error
+    p = student_tail(found.mean / found.error, found.count - 1)
+    return Contrast(found.mean, found.mean - reach, found.mean + reach, p, (found.count, 0))
+
+
+def _contrast(means: Sequence[tuple[Summary, Summary]]) -> Contrast:
+    count = sum(first.count for first, _ in means), sum(second.count for _, second in means)
+    if not means or any(not one.count for pair in means for one in pair):
         return Contrast(math.nan, math.nan, math.nan, math.nan, count)
-    effect = sum(first.mean - second.mean for first, second in means) / len(pairs)
-    parts = [(one.error**2 / len(pairs) ** 2, one.count - 1) for pair in means for one in pair]
+    effect = sum(first.mean - second.mean for first, second in means) / len(means)
+    parts = [(one.error**2 / len(means) ** 2, one.count - 1) for pair in means for one in pair]
     variance = sum(part for part, _ in parts)
     if not (math.isfinite(variance) and math.isfinite(effect)):
         return Contrast(effect, math.nan, math.nan, math.nan, count)

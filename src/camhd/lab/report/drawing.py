@@ -72,7 +72,35 @@ def _curve(axis: Axes, index: int, method: Method, metric: Metric) -> None:
 def chart(made: Chart) -> Figure:
     """The lines of a chart, with bands of one standard error to either side."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axis = figure.subplots()
+    _chart(figure.subplots(), made)
+    if made.series:
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, handlelength=4)
+    return figure
+
+
+def panels(title: str, charts: Sequence[Chart]) -> Figure:
+    """Charts side by side, three in a row; one legend where their lines have the same names."""
+    columns = min(3, len(charts))
+    rows = -(-len(charts) // columns)
+    shared = len({tuple(one.name for one in made.series) for made in charts}) == 1
+    figure = Figure(figsize=(4.2 * columns, 3.5 * rows + 0.6), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis, made in zip(axes, charts, strict=False):
+        _chart(axis, made)
+        axis.title.set_fontsize(9)
+        if not shared:
+            axis.legend(frameon=False, fontsize=7, handlelength=4)
+    for axis in axes[len(charts) :]:
+        axis.set_axis_off()
+    if shared and charts[0].series:
+        lines = axes[0].lines
+        names = [str(line.get_label()) for line in lines]
+        figure.legend(lines, names, loc="outside lower center", ncols=3, frameon=False, handlelength=4)
+    figure.suptitle(_text(title))
+    return figure
+
+
+def _chart(axis: Axes, made: Chart) -> None:
     factor = 100 if made.percent else 1
     for index, one in enumerate(made.series):
         ys = numpy.array(one.ys, dtype=float) * factor
@@ -83,12 +111,9 @@ def chart(made: Chart) -> Figure:
     if made.log_x:
         axis.set_xscale("log")
     if made.log_y and any(y > 0 for one in made.series for y in one.ys):
-        axis.set_yscale("log")
+        _log(axis)
     _label(axis, made.x, made.y + (", %" if made.percent else ""))
     axis.set_title(_text(made.title))
-    if made.series:
-        figure.legend(loc="outside lower center", ncols=2, frameon=False, handlelength=4)
-    return figure
 
 
 def times(task: Task) -> Figure:

@@ -39,9 +39,9 @@ def markdown(table: Table) -> str:
     | a\|b | 3 |
     """
     lines = [
-        [_markdown(column.title) for column in table.columns],
+        [escaped(column.title) for column in table.columns],
         *(
-            [f"**{_markdown(cell.text)}**" if cell.mark == "best" else _markdown(cell.text) for cell in row]
+            [f"**{escaped(cell.text)}**" if cell.mark == "best" else escaped(cell.text) for cell in row]
             for row in table.rows
         ),
     ]
@@ -71,8 +71,12 @@ def latex(table: Table) -> str:
     )
 
 
-def _markdown(text: str) -> str:
-    """Text in which nothing is markup."""
+def escaped(text: str) -> str:
+    r"""Text for Markdown in which nothing is markup.
+
+    >>> print(escaped("θ* < θ_t"))
+    θ\* \< θ\_t
+    """
     return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", text.replace("\n", " "))
 
 

@@ -59,12 +59,17 @@ class Interrupt:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Processes that are started here do not hear Ctrl-C: it goes to all of a terminal's, but one of them decides."""
-    if threading.current_thread() is not threading.main_thread():  # which alone may change what is heard
+    """Processes that are started here do not hear Ctrl-C: it goes to all of a terminal's, but one of them decides.
+
+    That one hears it when this ends. (They inherit what is held back, as they would inherit what is ignored; but a
+    Ctrl-C that is ignored is lost.)
+    """
+    hold = getattr(signal, "pthread_sigmask", None)  # not on Windows
+    if hold is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = hold(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        hold(signal.SIG_SETMASK, before)

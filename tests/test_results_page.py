@@ -1,0 +1,350 @@
+"""The page of results: its numbers are those of the packed records, looked up without the library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy
+import pytest
+from scipy import stats
+
+from camhd.lab import plans
+from camhd.lab.results import page
+from results_made import made_up
+from results_read import Line, accuracies, holm, number, packed, same_probability, section, shown, tables
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMITTED = ROOT / "results"
+
+# Problems and rows as the page calls them, and as the records do.
+MODELS = {
+    "FFNN(100, 100)": {"model": "ffnn:100,100"},
+    "FFNN(1000, 100)": {"model": "ffnn:1000,100"},
+    "FFNN(1000, 1000)": {"model": "ffnn:1000,1000"},
+    "MNIST": {"data": "mnist"},
+    "CIFAR10": {"data": "cifar10"},
+    "SVHN": {"data": "svhn:20000"},
+    "ResNet-18": {"model": "resnet18:0.25"},
+    "ResNet-34": {"model": "resnet34:0.25"},
+}
+METHODS = {
+    "ffnn": {
+        "Adam-CAM-HD (3-level)": {"optimizer": "adam-cam-hd-3"},
+        "Adam-CAM-HD (2-level)": {"optimizer": "adam-cam-hd-2"},
+        "Adam-HD (hp-grad 1e-9)": {"optimizer": "adam-hd", "options__hyper_lr": 1e-9},
+        "Adam": {"optimizer": "adam"},
+        "AdaBound": {"optimizer": "adabound"},
+        "Adam-HD (hp-grad 1e-7)": {"optimizer": "adam-hd", "options__hyper_lr": 1e-7, "options__faithful": True},
+        "Adam-HD (hp-grad 1e-7), not below 0": {
+            "optimizer": "adam-hd",
+            "options__hyper_lr": 1e-7,
+            "options__faithful": False,
+        },
+    },
+    "lenet": {
+        "Adam-CAM-HD": {"optimizer": "adam-cam-hd-2", "options__decay": 0.002},
+        "Adam-HD": {"optimizer": "adam-hd"},
+        "Adam-L4": {"optimizer": "l4adam"},
+        "Adabound": {"optimizer": "adabound"},
+        "RAdam": {"optimizer": "radam"},
+        "Adam": {"optimizer": "adam"},
+    },
+    "resnet": {
+        "Adam": {"optimizer": "adam"},
+        "Adam-HD": {"optimizer": "adam-hd"},
+        "Adam-CAM-HD": {"optimizer": "adam-cam-hd-2"},
+        "Adabound": {"optimizer": "adabound"},
+        "Adabound-CAM-HD": {"optimizer": "adabound-cam-hd-2"},
+        "SGDN": {"optimizer": "sgdn"},
+        "SGDN-CAM-HD": {"optimizer": "sgdn-cam-hd-2"},
+    },
+}
+PANELS = {
+    "FFNN on MNIST": {"model": "ffnn:100,100,100", "data": "mnist"},
+    "LeNet-5 on MNIST": {"model": "lenet5", "data": "mnist"},
+    "LeNet-5 on CIFAR10": {"model": "lenet5", "data": "cifar10"},
+    "ResNet-18 on CIFAR10, Adam": {"model": "resnet18:0.125", "optimizer": "adam-cam-hd-2"},
+    "ResNet-18 on CIFAR10, SGDN": {"model": "resnet18:0.125", "optimizer": "sgdn-cam-hd-2"},
+}
+SECTIONS = {
+    "ffnn": "Feed-forward networks on MNIST",
+    "lenet": "LeNet-5 on MNIST, CIFAR-10 and SVHN",
+    "resnet": "ResNet-18 and ResNet-34 on CIFAR-10",
+}
+
+
+@pytest.fixture(scope="module", params=["made up", "committed"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A page and the folder of its records: the project's own, and one of every run of every plan."""
+    if request.param == "committed":
+        return (ROOT / "docs" / "results.md").read_text(encoding="utf-8"), COMMITTED
+    folder = made_up(tmp_path_factory.mktemp("results"))
+    return page.page(page.load(folder), {})[0], folder
+
+
+def values(lines: list[Line], plan: str, problem: str, method: str) -> list[float]:
+    return accuracies(lines, **MODELS[problem], **METHODS[plan][method])
+
+
+@pytest.mark.parametrize("plan", SECTIONS)
+def test_a_table_has_the_means_of_the_records(made, plan):
+    text, folder = made
+    lines = packed(folder, plan)
+    if not lines:
+        assert "nothing has been run yet" in section(text, SECTIONS[plan])
+        return
+    titles, *rows = tables(section(section(text, SECTIONS[plan]), "Summary of test performances"))[0]
+    assert {row[0] for row in rows} == set(METHODS[plan])
+    for row in rows:
+        for title, cell in zip(titles, row, strict=True):
+            if not title.endswith(", %"):
+                continue
+            own = values(lines, plan, title.removesuffix(", %"), row[0])
+            if not own:
+                assert cell == "–"
+                continue
+            mean, error, count = shown(cell)
+            assert count == len(own)
+            assert mean == pytest.approx(numpy.mean(own), abs=0.0051)
+            assert len(own) < 2 or error == pytest.approx(stats.sem(own), abs=0.0051)
+
+
+@pytest.mark.parametrize("plan", SECTIONS)
+def test_the_tests_of_the_claims_are_welchs(made, plan):
+    text, folder = made
+    lines = packed(folder, plan)
+    if not lines:
+        return
+    whole = section(text, SECTIONS[plan])
+    rows = tables(whole[whole.index("<details") :])[0][1:]
+    compared = 0
+    for _, what, count, effect, _, p, *_ in rows:
+        match = re.fullmatch(r"([^:]+): (.+) − (.+)", what)
+        if match is None or match[1] not in MODELS or not {match[2], match[3]} <= set(METHODS[plan]):
+            continue  # of another number than the accuracy
+        first, second = (values(lines, plan, match[1], match[number]) for number in (2, 3))
+        assert count == f"{len(first)} + {len(second)}"
+        assert same_effect(effect, numpy.mean(first) - numpy.mean(second) if first and second else numpy.nan)
+        enough = min(len(first), len(second)) > 1
+        want = stats.ttest_ind(first, second, equal_var=False).pvalue if enough else numpy.nan
+        assert same_probability(p, want), what
+        compared += 1
+    assert compared > 5
+
+
+def test_the_corrected_p_values_of_the_first_table_are_holms(made):
+    text, folder = made
+    lines = packed(folder, "ffnn")
+    whole = section(text, SECTIONS["ffnn"])
+    rows = tables(whole[whole.index("<details") :])[0][1:]
+    ps = []
+    for row in rows:
+        problem, first, second = re.fullmatch(r"([^:]+): (.+) − (.+)", row[1]).groups()
+        pair = [values(lines, "ffnn", problem, name) for name in (first, second)]
+        enough = min(map(len, pair)) > 1
+        ps.append(float(stats.ttest_ind(*pair, equal_var=False).pvalue) if enough else numpy.nan)
+    for row, p in zip(rows, holm(ps), strict=True):
+        assert same_probability(row[6], p)
+        effect = number(row[3])
+        assert row[7] == ("open" if not p < 0.05 else "holds" if effect > 0 else "does not hold")
+
+
+def same_effect(cell: str, effect: float) -> bool:
+    return cell.startswith("–") if numpy.isnan(effect) else abs(number(cell) - effect) <= 0.0051
+
+
+def strata(lines: list[Line], plan: str, what: str) -> Iterator[tuple[list[float], list[float]]]:
+    """The pairs of samples behind a row of the four questions."""
+    first, second = what.partition(": ")[2].split(" − ", 1)
+    second = re.sub(r" \(mean of \d+\)$", "", second)
+    problems = {"ffnn": list(MODELS)[:3], "lenet": list(MODELS)[3:6], "resnet": list(MODELS)[6:]}[plan]
+    for problem in ["SVHN"] if "SVHN" in what else problems:
+        pair = values(lines, plan, problem, first), values(lines, plan, problem, second)
+        if all(pair):
+            yield pair
+
+
+def welch_of_strata(pairs: list[tuple[list[float], list[float]]]) -> tuple[float, float]:
+    """The mean difference of strata and its p-value, after Welch and Satterthwaite."""
+    effect = float(numpy.mean([numpy.mean(first) - numpy.mean(second) for first, second in pairs]))
+    parts = [(stats.sem(one) ** 2 / len(pairs) ** 2, len(one) - 1) for pair in pairs for one in pair]
+    variance = sum(part for part, _ in parts)
+    freedom = variance**2 / sum(part**2 / free for part, free in parts)
+    return effect, float(2 * stats.t.sf(abs(effect) / numpy.sqrt(variance), freedom))
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Does multi-level beat global HD?", "Does HD beat Adam?", "Do the paper's settings transfer?"],
+)
+def test_the_answers_are_means_over_problems(made, question):
+    text, folder = made
+    rows = tables(section(text, question))[0][1:]
+    plan_of = {"three FFNNs": "ffnn", "LeNet-5 on": "lenet", "reduced ResNet": "resnet"}
+    compared = 0
+    for what, count, effect, _, p, _, verdict in rows:
+        plan = next((name for words, name in plan_of.items() if what.startswith(words)), None)
+        lines = packed(folder, plan) if plan else []
+        pairs = list(strata(lines, plan, what)) if lines else []
+        if not pairs:
+            continue
+        assert count == " + ".join(str(sum(len(pair[side]) for pair in pairs)) for side in (0, 1))
+        if min(len(one) for pair in pairs for one in pair) > 1:
+            want, chance = welch_of_strata(pairs)
+            assert same_probability(p, chance), what
+        else:
+            want = numpy.mean([numpy.mean(first) - numpy.mean(second) for first, second in pairs])
+            assert (p, verdict) == ("–", "open")
+        assert same_effect(effect, want), what
+        compared += 1
+    assert compared or folder == COMMITTED
+
+
+def test_learning_the_weights_is_compared_ratio_by_ratio(made):
+    text, folder = made
+    lines = packed(folder, "ratio")
+    if not lines:
+        return
+    rows = tables(section(text, "Does learning γ beat fixed γ?"))[0][1:]
+    assert len(rows) == len(PANELS)
+    for what, _, effect, _, p, *_ in rows:
+        panel = PANELS[what.partition(":")[0]]
+        runs = [line for line in lines if line["config"]["options"].get("weights")]
+        cells: dict[tuple[float, bool], list[float]] = {}
+        for line in runs:
+            if all(line["config"][name] == value for name, value in panel.items()):
+                key = line["config"]["options"]["weights"][0], line["config"]["options"]["combine_lr"] == 0
+                cells.setdefault(key, []).append(100 * line["result"]["final"]["valid_accuracy"])
+        ratios = sorted({ratio for ratio, fixed in cells if not fixed and (ratio, True) in cells})
+        pairs = [(cells[ratio, False], cells[ratio, True]) for ratio in ratios]
+        if pairs and min(len(one) for pair in pairs for one in pair) > 1:
+            want, chance = welch_of_strata(pairs)
+            assert same_probability(p, chance)
+            assert same_effect(effect, want)
+
+
+def test_the_tables_of_ratios_have_the_means_of_the_records(made):
+    text, folder = made
+    lines = packed(folder, "ratio")
+    if not lines:
+        return
+    below = section(text, "Accuracy against the initial combination ratio").partition("<details")[0]
+    titles = re.findall(r"^\*\*(.+)\*\*$", below, re.MULTILINE)
+    assert titles == list(PANELS)
+    for title, table in zip(titles, tables(below), strict=True):
+        for ratio, *cells in table[1:-1]:
+            for cell, combine in zip(cells, (True, False), strict=True):
+                own = [
+                    100 * line["result"]["final"]["valid_accuracy"]
+                    for line in lines
+                    if all(line["config"][name] == value for name, value in PANELS[title].items())
+                    and (line["config"]["options"].get("weights") or [None])[0] == float(ratio)
+                    and (line["config"]["options"]["combine_lr"] == 0) == combine
+                ]
+                if own:
+                    mean, error, count = shown(cell)
+                    assert (count, mean) == (len(own), pytest.approx(numpy.mean(own), abs=0.0051))
+                    assert len(own) < 2 or error == pytest.approx(stats.sem(own), abs=0.0051)
+                else:
+                    assert cell == "–"
+
+
+def test_the_paper_is_compared_with_by_means_and_errors(made):
+    text, folder = made
+    below = section(text, "Do the paper's own numbers come back?")
+    if "two runs yet" in below:
+        assert folder == COMMITTED
+        return
+    rows = tables(below)[0][1:]
+    near, ps = 0, []
+    for problem, method, ours, paper, count, effect, _, p, *_ in rows:
+        plan = "ffnn" if problem.startswith("FFNN") else "lenet"
+        own = values(packed(folder, plan), plan, problem, method)
+        theirs, error = (float(part) for part in paper.split(" ± "))
+        test = stats.ttest_ind_from_stats(
+            numpy.mean(own), numpy.std(own, ddof=1), len(own), theirs, error * 10**0.5, 10, equal_var=False
+        )
+        assert count == f"{len(own)} + 10"
+        assert number(ours) == pytest.approx(numpy.mean(own), abs=0.0051)
+        assert same_effect(effect, numpy.mean(own) - theirs)
+        assert same_probability(p, float(test.pvalue))
+        near += abs(numpy.mean(own) - theirs) <= 2 * numpy.hypot(stats.sem(own), error)
+        ps.append(float(test.pvalue))
+    differ = sum(p < 0.05 for p in holm(ps))
+    assert f"**{near} of {len(rows)} are within two standard errors of the paper's number; {differ} differ" in below
+
+
+def test_the_steps_of_the_posters_table_are_medians(made):
+    text, folder = made
+    lines = packed(folder, "hd")
+    if not lines:
+        return
+    below = section(text, "Iterations to convergence for logistic regression")
+    compared = 0
+    for (name, optimizer), table in zip(
+        (("SGD", "sgd"), ("SGDN", "sgdn"), ("Adam", "adam")), tables(below), strict=False
+    ):
+        titles, *rows = table
+        assert titles[1] == name
+        for row in rows:
+            for title, cell in zip(titles[1:], row[1:], strict=True):
+                beta = None if title == name else float(title.removeprefix("β "))
+                own = _steps(lines, optimizer, float(row[0]), beta)
+                ours, _, rest = cell.partition(" [")
+                assert rest.startswith(f"{len(own)}] (")
+                middle = numpy.median(own) if own else numpy.nan
+                if not own:
+                    assert ours == "–"
+                elif numpy.isinf(middle):
+                    assert ours == "> 100,366"
+                else:
+                    assert number(ours) == pytest.approx(middle, abs=0.51)
+                compared += bool(own)
+    assert compared
+
+
+def _steps(lines: list[Line], optimizer: str, rate: float, beta: float | None) -> list[float]:
+    found = []
+    for line in lines:
+        options = line["config"]["options"]
+        name = optimizer if beta is None else f"{optimizer}-hd"
+        if (line["config"]["optimizer"], options["lr"], options.get("hyper_lr")) == (name, rate, beta):
+            stopped = line["result"]["status"] == "stopped"
+            found.append(line["result"]["steps"] if stopped else numpy.inf)
+    return found
+
+
+def test_the_page_says_how_much_there_is_of_every_plan(made):
+    text, folder = made
+    for name in page.PLANS:
+        plan = plans.find(name)
+        wanted = len(plan.items("cpu")) + len(plan.measurements.get("cpu", ()))
+        there = len(packed(folder, name))
+        said = f"Records: {there:,} of {wanted:,}." if there else "nothing has been run yet"
+        assert said in section(text, plan.title), name
+
+
+# The project's own page
+
+
+def test_the_page_is_the_one_that_its_records_give():
+    made, _ = page.page(page.load(COMMITTED), page.remarks(COMMITTED / page.REMARKS))
+    assert made == (ROOT / "docs" / "results.md").read_text(encoding="utf-8"), "run make results"
+
+
+def test_the_figures_show_the_numbers_of_the_records():
+    """A figure holds the digest of its numbers, so that it need not be drawn again."""
+    text, pictures = page.page(page.load(COMMITTED), {})
+    folder = ROOT / "docs" / page.IMAGES
+    found = {path.name: re.search(r"<dc:description>(\w+)<", path.read_text())[1] for path in folder.iterdir()}
+    assert found == {picture.file: picture.digest for picture in pictures}, "run make results"
+    assert set(re.findall(rf"\({page.IMAGES}/([^)]*)\)", text)) == set(found)
+
+
+def test_the_archives_stay_small():
+    sizes = {path.name: path.stat().st_size for path in COMMITTED.iterdir()}
+    assert sum(sizes.values()) < 6e6, sizes
+    figures = (ROOT / "docs" / page.IMAGES).iterdir()
+    assert sum(path.stat().st_size for path in figures) < 4e6
