@@ -38,7 +38,7 @@ class Rule:
     linear_in_gradient: bool = False  # the direction scales with the loss
 
 
-PAPERS = {"hyper_rule": "additive"}  # the reference is Algorithm 1
+PAPERS = {"hyper_rule": "additive", "max_change": None}  # the reference is Algorithm 1
 MOMENTUM = {"momentum": 0.9}
 BETAS = {"betas": (0.8, 0.95)}
 BOUND = {"final_lr": 0.2, "gamma": 0.01}  # some scalars at the lower bound, some at the upper, some between

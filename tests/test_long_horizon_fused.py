@@ -166,6 +166,7 @@ class Halved(LongHorizon):
         {"restarts": (5, 12)},
         {"decay": 0.05, "lr_limit": 0.02},
         {"min_lr": 1e-4, "max_lr": 2e-3},
+        {"max_change": 1.02},
         {"hyper_lr": {"global": 1.0}},
         {"combine": "softmax", "combine_lr": 0.1, "weights": (0.7, 0.3)},
         {"combine": "fixed"},

@@ -15,7 +15,7 @@ _USUAL = {"adam": PAPER_ADAM, "sgd": PAPER_SGD, "adabound": PAPER_ADABOUND}
 BASES = {"sgd": "sgd", "sgdn": "sgd", "adam": "adam", "adamw": "adam", "adabound": "adabound"}
 
 # What makes a tree the paper's whatever its settings are.
-FORM = HyperOptions(hyper_rule="additive", hyper_scale="sum", combine="normalized")
+FORM = HyperOptions(hyper_rule="additive", hyper_scale="sum", combine="normalized", max_change=None)
 
 
 class _Network(NamedTuple):

@@ -115,7 +115,7 @@ def sum_up(places, cells, kappa, form, base, index, rates, last, learned, beta, 
 
 
 @kernel
-def propose(rates, state, parents, horizon, bounds, work):
+def propose(rates, state, parents, horizon, bounds, caps, work):
     """What every rate and the rule's state become, into `work`; whether all of it is finite."""
     finite, power_of, power = True, -1.0, 0.0
     for at in range(len(rates)):
@@ -144,6 +144,8 @@ def propose(rates, state, parents, horizon, bounds, work):
             work[RATE, at] = rate * (1 + min(max(step, -0.5), 0.5))
             work[NEW + SQUARE, at], work[NEW + SEEN, at], work[NEW + AGAINST, at] = square, seen, against
         finite &= np.isfinite(work[RATE, at]) and np.isfinite(work[NEW + SQUARE, at])
+        if rate > 0:  # from 0 every change is infinite
+            work[RATE, at] = min(max(work[RATE, at], rate / caps[at]), rate * caps[at])
         work[RATE, at] = min(max(work[RATE, at], bounds[0]), bounds[1])
     return finite
 
@@ -160,8 +162,8 @@ def limit(layers, horizon):
 
 
 @kernel
-def pull_down(places, cells, form, base, index, rates, layer_of, layers, work):
-    """No rate stays above the bound of its layers, or of several the geometric mean by size."""
+def pull_down(places, cells, form, base, index, rates, layer_of, layers, min_lr, work):
+    """No rate stays above the bound of its layers, or of several the geometric mean by size; nor below its own."""
     work[LOGS : NUMBERS + 1] = 0.0
     for slot in range(len(places)):
         cap = layers[CAP, layer_of[slot]]
@@ -180,7 +182,7 @@ def pull_down(places, cells, form, base, index, rates, layer_of, layers, work):
                 work[NUMBERS, at] += size
     for at in range(len(rates)):
         if work[NUMBERS, at] > 0:
-            rates[at] = min(np.float64(rates[at]), np.exp(work[LOGS, at] / work[NUMBERS, at]))
+            rates[at] = min(np.float64(rates[at]), max(np.exp(work[LOGS, at] / work[NUMBERS, at]), min_lr))
 
 
 @kernel

@@ -90,7 +90,8 @@ def _learn(block, like):
         places, of_cells, alpha, form, base, index, rates, last, LEARNED,
         table(block, at.BETA, levels, groups, REAL), slope, work,
     )  # fmt: skip
-    finite &= horizon.propose(rates, state, numbers(block, at.PARENTS, count, WHOLE), rule, settings, work)
+    parents, caps = numbers(block, at.PARENTS, count, WHOLE), numbers(block, at.CAPS, count, REAL)
+    finite &= horizon.propose(rates, state, parents, rule, settings, caps, work)
     if block[at.COMBINE] != tree.FIXED and settings[core.COMBINE_LR] > 0:
         candidate = tree.new_weights(weights, slope, settings[core.COMBINE_LR], block[at.COMBINE])
         finite &= np.isfinite(candidate).all()
@@ -101,7 +102,7 @@ def _learn(block, like):
     block[at.OUTCOME] = core.LEARNED_WELL if finite else core.NOT_FINITE
     numbers(block, at.LAST_WEIGHTS, levels, like)[:] = old_weights
     horizon.limit(layers, rule)
-    horizon.pull_down(places, cells, form, base, index, rates, layer_of, layers, work)
+    horizon.pull_down(places, cells, form, base, index, rates, layer_of, layers, settings[core.MIN_LR], work)
     horizon.hand_down(
         places, form, base, index, rates, gamma, table(block, at.NOW, groups, OPTIONS, REAL), LEARNED, GIVEN,
         layer_of, layers, alpha, memory, rule[horizon.MEMORY], table(block, at.KAPPA, 2, cells, REAL),
