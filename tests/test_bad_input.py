@@ -14,6 +14,8 @@ from camhd import baselines
 from camhd.combine import Network, PerLayer, Regularized
 from camhd.levels import Block, Unit
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 INF, NAN = float("inf"), float("nan")
 Make = Callable[[nn.Module], Any]
 

@@ -44,7 +44,7 @@ def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[
     tree.begin()
     rule.turn(batches)
     if traced:
-        memories = tree.memories()
+        memories = tree.memories(ahead.restarts)
         for piece in pieces:
             _take_in(rule.direction(piece), piece, observer, memories)
     kappas = tree.advance(observer.signal(), groups, ahead)  # lines 2 to 5: rates, γ, κ

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..combine import Combination, combination
-from ..hyper import SCALES, HyperRule, hyper_rule
+from ..hyper import DEFAULT, SCALES, HyperRule, hyper_rule
 from ..levels import Level, level
 from .numbers import Number
 
@@ -48,7 +48,7 @@ class TreeConfig:
         combine: str | Combination = "normalized",
         combine_lr: float | None = None,
         default_combine_lr: float = 0.0,
-        hyper_rule: str | HyperRule = "additive",
+        hyper_rule: str | HyperRule | None = None,
         hyper_scale: str = "sum",
         decay: float | Callable[[int], float] | None = None,
         min_lr: float = 0.0,
@@ -184,13 +184,13 @@ def _weights(weights: Sequence[float] | Mapping[str, float] | None, levels: Sequ
     return tuple(float(weight) / total for weight in weights)
 
 
-def _hyper_rule(spec: str | HyperRule, scale: str) -> HyperRule:
+def _hyper_rule(spec: str | HyperRule | None, scale: str) -> HyperRule:
     rule = hyper_rule(spec)
     if scale not in SCALES:
         raise ValueError(f"'hyper_scale' must be one of {', '.join(map(repr, SCALES))}, got {scale!r}.")
     if scale != "sum" and not rule.scalable:
         raise ValueError(
-            f"'hyper_scale' must be left out with hyper_rule={spec!r}, which is free of the group's size, "
+            f"'hyper_scale' must be left out with hyper_rule={spec or DEFAULT!r}, which is free of the group's size, "
             f"got {scale!r}."
         )
     return rule
