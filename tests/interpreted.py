@@ -119,6 +119,7 @@ def use(monkeypatch: pytest.MonkeyPatch, threads: int = 1, small: bool = True) -
     """Let optimizers step with the twin; with sizes so small that a few scalars cross every boundary."""
     package = load()
     monkeypatch.setattr("camhd.backends.fused.Fused", package.Fused)
+    monkeypatch.setattr("camhd.backends.select.why_no_numba", lambda: None)  # this needs no compiler
     monkeypatch.setattr(package.threads, "how_many", lambda scalars: threads)
     if small:
         monkeypatch.setattr(package.items, "LONG", 9)
