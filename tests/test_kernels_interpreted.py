@@ -20,10 +20,13 @@ from cases import CLOSE, EXACT, RULES, Setup, everything_in_play
 from compare import assert_same_state, flat
 from models import backward, build, twin
 from reference import Reference
+from reference_long_horizon import BASES
+from reference_long_horizon import Reference as LongHorizon
 
 if importlib.util.find_spec("numba") is None:
     pytest.skip("needs camhd[fused]", allow_module_level=True)
 
+import camhd
 import interpreted
 
 interpreted.load()  # when tests are collected: a mutation tester changes functions that are there
@@ -215,3 +218,34 @@ def test_single_precision_stays_single(rule: str, chain: str, monkeypatch: pytes
     for (n, got), (_, want) in zip(model.named_parameters(), exact.named_parameters(), strict=True):
         assert got.dtype == torch.float32
         torch.testing.assert_close(got.double(), want, rtol=CLOSE, atol=CLOSE, msg=n)
+
+
+# --------------------------------------------------------------------------- the long horizon
+
+
+@pytest.mark.parametrize("levels", [("global",), ("global", "layer"), ("global", "layer", "unit")], ids="-".join)
+@pytest.mark.parametrize("base", BASES)
+def test_the_long_horizon_rule(base: str, levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against its own literal reference, with runs in pieces."""
+    package = interpreted.use(monkeypatch)
+    monkeypatch.setattr(package.plan, "LARGEST_ITEM", 28)
+    random = torch.Generator().manual_seed(0)
+    shapes = {"a.weight": (3, 30), "a.bias": (3,), "b.weight": (2, 5), "b.bias": (2,)}
+    start = {n: torch.randn(shape, generator=random, dtype=torch.float64) for n, shape in shapes.items()}
+    start["b.bias"].zero_()  # below the floor
+    mine, theirs = ([(n, nn.Parameter(value.clone())) for n, value in start.items()] for _ in range(2))
+    kind, fixed = BASES[base]
+    classes = {"sgd": camhd.SGD, "adam": camhd.Adam, "adamw": camhd.AdamW, "adabound": camhd.AdaBound}
+    options = {"lr": 1e-2, "levels": levels, "weight_decay": 0.01, "hyper_rule": "long_horizon", "backend": "fused"}
+    optimizer = classes[kind](mine, **{**fixed, **options})
+    reference = LongHorizon(theirs, 1e-2, base, levels, weight_decay=0.01)
+    for _ in range(STEPS):
+        for (_, p), (_, q) in zip(mine, theirs, strict=True):
+            noise = torch.randn(p.shape, generator=random, dtype=torch.float64)
+            p.grad, q.grad = (0.5 * one.detach() + 0.2 * noise for one in (p, q))
+        optimizer.step()
+        reference.step()
+        assert "backend fused" in repr(optimizer)
+        each_item_once(optimizer)
+        for (n, p), (_, q) in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-12, msg=n)
