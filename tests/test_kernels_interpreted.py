@@ -220,6 +220,41 @@ def test_single_precision_stays_single(rule: str, chain: str, monkeypatch: pytes
         torch.testing.assert_close(got.double(), want, rtol=CLOSE, atol=CLOSE, msg=n)
 
 
+class Capped(Reference):
+    """No rate changes by more than a factor in one step."""
+
+    def _learn_rates(self, h: Any, g: Any) -> None:
+        old = self.rate
+        super()._learn_rates(h, g)
+        self.rate = {n: rate.clamp(old[n] / CAP, old[n] * CAP) for n, rate in self.rate.items()}
+
+
+CAP = 1.01
+
+
+@pytest.mark.parametrize("changes", [{}, {"hyper_rule": "multiplicative", "hyper_lr": 0.05}], ids=["sums", "cosines"])
+@pytest.mark.parametrize("rule", ["nesterov", "adam", "adamw"])
+@pytest.mark.parametrize("chain", ["filter", "deep"])
+def test_no_rate_changes_by_more_than_a_factor(
+    chain: str, rule: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreted.use(monkeypatch)
+    name, levels = CHAINS[chain]
+    model = build(name)
+    other = twin(model)
+    setup = kernels(rule, levels, "normalized", model, **changes)
+    options, second = {**setup.options, "combine_lr": 0.0}, {**(setup.second or {}), "max_change": CAP}
+    reference = dataclasses.replace(setup, options=options).reference(other)
+    reference.__class__ = Capped
+    optimizer = dataclasses.replace(setup, options={**options, "max_change": CAP}, second=second).library(model)
+    for t in range(1, 5):
+        for one in (model, other):
+            backward(one, t)
+        optimizer.step()
+        reference.step()
+        assert_same_state(optimizer, model, reference, other)
+
+
 # --------------------------------------------------------------------------- the long horizon
 
 

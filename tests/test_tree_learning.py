@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import camhd
 from camhd.rules.sgd import SGD
 from camhd.tree import bounds
+from camhd.tree.state import Signal
 from cases import EXACT, everything_in_play
 from compare import assert_same_state, close
 from models import backward, build, twin
@@ -139,12 +140,18 @@ def test_a_shared_rate_comes_down_to_the_mean_of_its_layers_bounds() -> None:
     for level in tree.state.levels:
         level.rates.fill_(5.0)
     most = vector(0.2, 0.2, 0.6, 0.6, torch.inf, torch.inf)
-    bounds.pull_down(tree.cells, tree.state, most)
+    signal = Signal(lengths={slot: torch.ones_like(part) for slot, part in enumerate(tree.cells.by_slot(most))})
+    bounds.pull_down(tree.cells, tree.state, signal, most, 0.0)
     sizes = [named[i][1].numel() + named[i + 1][1].numel() for i in (0, 2)]
     logs = vector(0.2, 0.6 / 3).log()  # of the second group a rate is three times what the global one says
     expected = ((vector(*sizes) * logs).sum() / sum(sizes)).exp()
     close(tree.state.levels[0].rates, expected.reshape(1))
     close(tree.state.levels[1].rates, vector(0.2, 0.6, 5.0))
+    bounds.pull_down(tree.cells, tree.state, signal, most / 10, 0.05)  # not below the lowest rate there may be
+    close(tree.state.levels[1].rates, vector(0.05, 0.06, 5.0))
+    signal.lengths.pop(2), signal.lengths.pop(3)  # a layer that does not move has no bound
+    bounds.pull_down(tree.cells, tree.state, signal, most / 100, 0.0)
+    close(tree.state.levels[1].rates, vector(0.002, 0.06, 5.0))
 
 
 # --------------------------------------------------------------------------- rules
