@@ -115,12 +115,14 @@ class Tracer:
         """Take the place of pytest's own loop."""
         compile_nothing()
         session.items = few(session.items)
-        measured = coverage.Coverage(data_file=None, include=[str(self.root / file) for file in self.files])
+        measured = coverage.Coverage(
+            data_file=None, config_file=False, include=[str(self.root / file) for file in self.files]
+        )
         measured.start()
         durations: dict[str, float] = {}
         failed: list[str] = []
         for i, (item, following) in enumerate(zip(session.items, [*session.items[1:], None], strict=True)):
-            if i % 100 == 0:
+            if i % 20 == 0:
                 print(f"{i}/{len(session.items)}", time.process_time(), flush=True)
             measured.switch_context(item.nodeid)
             started = time.process_time()
