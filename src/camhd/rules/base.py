@@ -135,6 +135,7 @@ class Rule(ABC):
     name: str
     remembers: ClassVar[tuple[str, ...]] = ()  # the options that looking back at the last move needs
     entries: ClassVar[tuple[str, ...]] = ()  # all that a parameter's state may have; empty: anything
+    remade: ClassVar[tuple[str, ...]] = ()  # state that a step with a trace writes before it reads it; need not be kept
     together: ClassVar[tuple[str, ...]] = ()  # those that it has from the first step on
     kinds: ClassVar[tuple[str, ...]] = ()  # the options that make it another method, so that a state is of one kind
 
