@@ -21,6 +21,7 @@ from ..tree import (
     Shards,
     TreeConfig,
     check_hyper_lr,
+    check_max_change,
     check_number,
     find_shards,
     local,
@@ -29,7 +30,7 @@ from ..tree import (
 )
 from . import checkpoint
 from .hooks import hooked
-from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
+from .options import MAX_CHANGE, PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
 from .refused import check_gradient, check_lr, check_start, refuse_flattened, refuse_zero
 from .show import describe
 
@@ -67,6 +68,7 @@ class Optimizer(torch.optim.Optimizer):
             **base,
             "hyper_lr": hyper_lr,
             "lr_limit": options.get("lr_limit"),
+            "max_change": options.get("max_change", MAX_CHANGE),
         }
         self.rule, self.config, self.backend = rule, config, Backend(options.get("backend", "auto"))
         self.tree: RateTree | None = None
@@ -220,6 +222,7 @@ class Optimizer(torch.optim.Optimizer):
         if limit is not None and not 0 <= limit < math.inf:
             raise ValueError(f"'lr_limit' must be 0 or more and finite, or None for lr, got {limit}.")
         check_hyper_lr(group["hyper_lr"], [level.name for level in self.config.levels])
+        check_max_change(group.get("max_change"))
         self.rule.check(group)
 
     def _batches(self) -> list[Batch]:
@@ -266,7 +269,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _rates_of(self, group: Mapping[str, Any]) -> GroupRates:
         limit = group["lr0"] if group["lr_limit"] is None else group["lr_limit"]
-        return GroupRates(group["lr"], group["lr0"], limit, group["hyper_lr"])
+        return GroupRates(group["lr"], group["lr0"], limit, group["hyper_lr"], group.get("max_change"))
 
     def _group_rates(self) -> list[GroupRates]:
         return [self._rates_of(group) for group in self.param_groups]

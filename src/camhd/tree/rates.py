@@ -141,7 +141,7 @@ class RateTree(Whole):
         if not (trace and tracing):
             return self._kappa(draft, draft.last_weights, moves, groups)
         most = bounds.limits(self.cells, tracing, signal, trace)
-        bounds.pull_down(self.cells, draft, most)
+        bounds.pull_down(self.cells, draft, most, self.config.min_lr)
         kappas = self._kappa(draft, draft.last_weights, moves, groups, most)
         bounds.remember(tracing, signal, self.cells, kappas.alpha, trace.memory)
         return kappas

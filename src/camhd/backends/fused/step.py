@@ -290,6 +290,7 @@ class Fused:
             self._options(row, group, rate, move)
         for i, partition in enumerate(self.tree.layout.partitions):
             self.plan.beta[i] = [rate.beta(partition.level.name) for rate in rates]
+            self.plan.caps[i][:] = self.cells.least(i, [rate.cap for rate in rates])
         self.remembered = [{name: group[name] for name in self.rule.remembers} for group in self.groups]
         self.changed = False
 
@@ -310,7 +311,7 @@ class Fused:
             row[core.PAPER] = group["bounds"] == "paper"
             row[core.SQRT] = group["decay_bound"] == "sqrt"
         if self.plan.leaf:
-            row[core.OWN_BETA] = rates.beta(self.tree.layout.names[-1])
+            row[core.OWN_BETA], row[core.OWN_CAP] = rates.beta(self.tree.layout.names[-1]), rates.cap
 
     # ------------------------------------------------------------------ the tree's part
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -124,7 +124,9 @@ def _camhd() -> Iterator[Entry]:
     ):
         for count, levels in LEVELS.items():
             full, shown = f"{name}-cam-hd-{count}", f"{label}-CAM-HD, {count} levels"
-            yield _own(full, shown, kind, extra, **defaults, levels=levels)
+            # The paper's form knows of no limit to a rate's change, whatever the defaults of the classes.
+            exact = partial(kind, max_change=None)
+            yield Entry(full, shown, exact, option_names(kind, 1, extra), {**defaults, "levels": levels}, _paper(full))
 
 
 def _default() -> Iterator[Entry]:

@@ -86,6 +86,7 @@ def page(archives: Mapping[str, Archive], remarks: Mapping[str, str]) -> tuple[s
 
 def _head(archives: Mapping[str, Archive]) -> Iterator[str]:
     count = sum(len(archive.lines) for archive in archives.values())
+    yield "---\nhide:\n  - toc\n---"  # its tables are wide
     yield "# Results"
     yield (
         "<!-- Made by `make results` from the records in results/. Do not edit: write remarks into "
