@@ -8,6 +8,8 @@ import hypothesis
 import pytest
 import torch
 
+import camhd
+
 torch.set_num_threads(1)
 
 # No deadline: a busy machine is not a failure. Always the same examples: CI is not the place to look for new ones.
@@ -25,6 +27,12 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def papers_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a file whose subject is the paper's algorithm: rates are additive where a test does not say."""
+    monkeypatch.setattr(camhd.hyper, "DEFAULT", "additive")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> None:

@@ -45,7 +45,7 @@ class HyperOptions(TypedDict, total=False):
     hyper_lr: float | Mapping[str, float] | None
     combine_lr: float | None
     combine: str | Combination
-    hyper_rule: str | HyperRule
+    hyper_rule: str | HyperRule | None
     hyper_scale: str
     decay: float | Callable[[int], float] | None
     lr_limit: float | None

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
@@ -205,7 +206,7 @@ def step_along(batch: Batch, directions: Tensors, rates: Tensors, scales: Sequen
 def check_at_least_0(options: Options, name: str, complaint: str) -> None:
     """Refuse an option that is negative or not finite."""
     value = options[name]
-    if isinstance(value, str) or value is None:
+    if not isinstance(value, (Real, Tensor)):
         raise TypeError(f"'{name}' must be a number, got {value!r}.")
     if not 0 <= value < float("inf"):
         raise ValueError(f"{complaint}: {value}; '{name}' must be 0 or more and finite.")
