@@ -186,7 +186,8 @@ class Setup:
         levels = tuple(spelled.get(level, level) for level in self.levels)
         idle = {"combine_lr"} if self.combine.endswith("fixed") else set()  # the library refuses what has no meaning
         idle = {"combine_lr", "weights"} if self.combine in REGULARIZED else idle
-        options = {k: v for k, v in {**rule.options, **self.options}.items() if k not in idle}
+        given = {"max_change": None, **rule.options, **self.options}  # None: the paper's form
+        options = {k: v for k, v in given.items() if k not in idle}
         return getattr(camhd, rule.camhd)(params, levels=levels, combine=combine, backend=self.backend, **options)
 
 

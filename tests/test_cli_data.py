@@ -149,7 +149,7 @@ def test_verify_reads_everything_and_the_exit_code_tells(folder, monkeypatch):
 WRONG = [
     (["get", "mnst"], "did you mean 'mnist'? The choices are digits, mnist"),
     (["add", "mnst", "."], "did you mean 'mnist'?"),
-    (["add", "digits", "."], "'digits' comes with scikit-learn; there is nothing to add."),
+    (["add", "digits", "."], "'digits' needs no files; there is nothing to add."),
     (["add", "svhn", ".", "--note", " "], "'note' must say what the files are"),
     (["verify", "svnh"], "did you mean 'svhn'?"),
     (["get", "svhn", "--miror", "x"], "--mirror"),

@@ -223,7 +223,7 @@ def test_what_is_added_is_what_is_found(folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("digits", "comes with scikit-learn"), ("mnst", "did you mean 'mnist'"), ("mnist", "the files of mnist")],
+    [("digits", "needs no files"), ("mnst", "did you mean 'mnist'"), ("mnist", "the files of mnist")],
 )
 def test_what_cannot_be_added_is_told(name, message, folder, tmp_path):
     with pytest.raises(ValueError, match=message):

@@ -228,7 +228,7 @@ def test_progress_is_told_and_nothing_is_printed(folder, monkeypatch, capfd):
     assert logging.getLogger("pooch").level == level
 
 
-@pytest.mark.parametrize("name", ["digits", "diabetes", "text"])
+@pytest.mark.parametrize("name", ["digits", "diabetes", "text", "docstrings", "quadratic"])
 def test_there_is_nothing_to_get_of_what_is_bundled(name, folder):
     assert data.get(name, folder).state == "bundled"
     assert not folder.exists()

@@ -6,7 +6,7 @@ from torch import nn
 
 import camhd
 
-WILD = {"hyper_lr": 10.0, "combine_lr": 10.0}
+WILD = {"hyper_lr": 10.0, "combine_lr": 10.0, "max_change": None}
 
 
 def model():

@@ -153,7 +153,7 @@ def test_a_network_is_found_by_name_and_fits_the_data(name, shape, classes, task
 
 
 MISFITS = [
-    ("lenet", (1, 28, 28), "classification", "did you mean 'lenet5'? The choices are ffnn, logistic, lenet5, resnet18"),
+    ("lenet", (1, 28, 28), "classification", "did you mean 'lenet5'? The choices are ffnn, logistic, lenet5, resnet8"),
     ("ffnn:100,x", (784,), "classification", "must be of the form ffnn[:sizes], with numbers"),
     ("ffnn:100,-1", (784,), "classification", "must have numbers above zero only"),
     ("ffnn:1.5", (784,), "classification", "must have whole numbers"),

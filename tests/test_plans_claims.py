@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camhd.lab.plans.claims import FAILS, HOLDS, OPEN, Check, Claim, compare
-from camhd.lab.plans.testing import contrast, from_zero, holm, quantile, summaries
+from camhd.lab.plans.testing import contrast, from_zero, holm, quantile, sign_test, summaries
 from camhd.lab.statistics import summarize
 
 stats = pytest.importorskip("scipy.stats", reason="scipy, which is the oracle, is not installed")
@@ -84,6 +84,11 @@ def test_means_of_which_only_their_errors_are_known_are_compared_by_welchs_test(
     other = stats.ttest_ind_from_stats(*numbers[0], *numbers[1], equal_var=False)
     assert made.p == pytest.approx(other.pvalue, rel=1e-9)
     assert made.count == (4, 3)
+
+
+@pytest.mark.parametrize(("more", "less"), [(9, 0), (2, 3), (12, 4), (1, 0), (5, 5)])
+def test_the_sign_test_is_the_binomial_one(more, less):
+    assert sign_test(more, less) == pytest.approx(stats.binomtest(more, more + less).pvalue)
 
 
 # Verdicts

@@ -370,12 +370,12 @@ def test_reading_records_needs_no_optional_package():
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(camhd.__file__).parents[1])}
 HOLD = """
-import sys, time
+import sys
 from camhd.lab import records
 config = records.RunConfig.from_json(sys.stdin.readline().replace("\\\\n", ""))
 with records.InFolder(sys.argv[1], config, resume=True) as record:
     print("held", flush=True)
-    time.sleep(60)
+    sys.stdin.read()  # until it is killed: no clock ends it, however long the other one is kept waiting
 """
 
 

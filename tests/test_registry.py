@@ -22,6 +22,7 @@ NAMES = [
     "sgd-hd", "sgd-hd-mult", "sgdn-hd", "sgdn-hd-mult", "adam-hd", "adam-hd-mult",
     "l4mom", "l4adam", "adabound", "amsbound",
     *(f"{family}-cam-hd-{levels}" for family in FAMILIES for levels in (2, 3)),
+    "adam-default", "sgdn-default", "adam-default-1", "adam-default-3",
     "prodigy", "dadapt-adam", "schedule-free-adamw", "mechanic-adam", "gdtuo-adam",
 ]  # fmt: skip
 

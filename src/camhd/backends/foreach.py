@@ -6,6 +6,7 @@ The whole of Algorithm 1 in order; `camhd.tree` and `camhd.rules` hold the lines
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[
     that its caches hold, once before the rates learn and once after: memory is read and written twice,
     whatever the number of torch operations.
     """
-    moved, traced = tree.begin(), tree.config.hyper_rule.traced
+    ahead, moved, traced = tree.look_ahead(groups), tree.moved, tree.config.hyper_rule.traced
     pieces = [piece for batch in batches for piece in batch.pieces(rule.state_names(batch.options))]
     last_kappa = None
     if not traced and any(rule.needs_kappa(batch.last) for batch in batches if batch.among(moved)):
@@ -32,21 +33,39 @@ def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[
         g = rule.gradients(piece)  # g_t
         places = piece.among(moved)
         if traced:
+            forget_traces(piece, moved)
             observer.see(piece.slots, piece.rows, g, piece.state(TRACE), [1.0] * len(piece), False)
         elif places:
             back = piece if len(places) == len(piece) else piece.pick(places)
             s = rule.sensitivity(back, last_kappa)  # s_{t−1}
             observer.see(back.slots, back.rows, [g[i] for i in places], s.tensors, s.scales, s.fresh)  # line 1: h
+        tree.begin()  # what comes writes to the directions
         rule.advance(piece, g)
+    tree.begin()
     rule.turn(batches)
     if traced:
         memories = tree.memories()
         for piece in pieces:
             _take_in(rule.direction(piece), piece, observer, memories)
-    kappas = tree.advance(observer.signal(), groups)  # lines 2 to 5: rates, γ, κ
+    kappas = tree.advance(observer.signal(), groups, ahead)  # lines 2 to 5: rates, γ, κ
     for piece in pieces:
         rule.move(piece, kappas)  # line 6: θ ← θ − U(κ)
-    tree.end(slot for batch in batches for slot in batch.slots)
+    note_options(rule, batches)
+    tree.end([slot for batch in batches for slot in batch.slots], moved)
+
+
+def note_options(rule: Rule, batches: Sequence[Batch]) -> None:
+    """What the next step must know of the param groups' options at this one; before `end` says that it may look back."""
+    for batch in batches:
+        assert isinstance(batch.options, dict)
+        batch.options["last_move"] = {name: batch.options[name] for name in rule.remembers}
+
+
+def forget_traces(piece: Batch, moved: AbstractSet[int]) -> None:
+    """A trace that does not count is empty: it has seen no step yet, or one that was cut short while it was written."""
+    for slot, state in zip(piece.slots, piece.states, strict=True):
+        if slot not in moved:
+            state[TRACE].zero_()
 
 
 def _take_in(direction: Sensitivity, piece: Batch, observer: Observer, memories: Sequence[Tensor]) -> None:

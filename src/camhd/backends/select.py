@@ -58,10 +58,7 @@ class Backend:
         if fused is not None and fused.step(rates):
             return
         with torch.no_grad():
-            found = batches()
-            foreach.step(rule, tree, found, rates())
-            for batch in found:
-                groups[batch.group]["last_move"] = {name: batch.options[name] for name in rule.remembers}
+            foreach.step(rule, tree, batches(), rates())
 
     def describe(
         self, rule: Rule, tree: RateTree, groups: Sequence[dict[str, Any]], states: MutableMapping[Tensor, Any]
@@ -82,13 +79,14 @@ class Backend:
         before = self._decided_for
         if self._fused is None and before is not None and all(a is b for a, b in zip(before, now, strict=True)):
             return None  # it was not to be, and nothing has changed
-        self._fused, self._decided_for = None, now
+        self._fused = self._decided_for = None  # until it is decided: an interrupt here must not decide it
         divided = "the parameters are divided over processes" if tree.cells.divided is not None else None
         self._why_not = divided or why_no_numba() or _why_not_this(rule, tree, groups)
         if self._why_not is None:
             from .fused import Fused
 
             self._fused = Fused(rule, tree, groups, states)
+        self._decided_for = now
         return self._fused
 
 

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from ..backends import Backend
+from ..backends.foreach import note_options
 from ..rules import Adam, Batch, Rule
 from ..rules.base import Options, Tensors
-from ..tree import GroupRates, Number, RateTree, Signal
+from ..tree import Commit, GroupRates, Number, RateTree
 
 
 class ReleasedAdam(Adam):
@@ -50,19 +51,22 @@ class TensorByTensor(Backend):
     ) -> None:
         """One step over the tensors that have a gradient, in the order of the param groups."""
         found, said = batches(), rates()
+        ahead, state, looks_back = tree.look_ahead(said), tree.state, bool(tree.moved)
         tree.begin()
-        tree.advance(Signal(), said)  # counts the step; the learning is below
+        tree.promise(Commit(state, state.draft()))  # the rate as it was, should the loop not come to its end
+        state.step, state.last_moves = state.step + 1, ahead.moves
         for batch in found:
             for i in range(len(batch)):
-                self._step_one(rule, tree, replace(batch.pick([i]), last=batch.options), said)
-            groups[batch.group]["last_move"] = {name: batch.options[name] for name in rule.remembers}
+                self._step_one(rule, tree, replace(batch.pick([i]), last=batch.options), said, looks_back)
+        note_options(rule, found)
+        tree.promise(None)
         tree.end(slot for batch in found for slot in batch.slots)
 
-    def _step_one(self, rule: Rule, tree: RateTree, one: Batch, said: Sequence[GroupRates]) -> None:
-        (slot,), state = one.slots, tree.state
+    def _step_one(self, rule: Rule, tree: RateTree, one: Batch, said: Sequence[GroupRates], looks_back: bool) -> None:
+        (slot,), state = one.slots, tree.unsettled
         rate = state.levels[0].rates[tree.layout.partitions[0].family_of_slot[slot].run]  # a view of one number
         grads = rule.gradients(one)
-        if float(one.states[0]["step"]) > 0:
+        if looks_back and float(one.states[0]["step"]) > 0:
             back = rule.sensitivity(one, None)
             beta = said[one.group].beta(tree.layout.names[0])
             pull = beta * (grads[0] * back.tensors[0]).sum().to(rate) * back.scales[0] * one.last_factor

@@ -29,6 +29,10 @@ Folder = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 _NAMES = ", ".join(data.NAMES)
+_BUNDLED = {
+    **dict.fromkeys(("text", "docstrings"), "yes, inside Python"),
+    **dict.fromkeys(("quadratic", "noisy-quadratic"), "yes, computed"),
+}
 
 
 @app.command(name="list")
@@ -126,7 +130,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 
 def _state(one: data.Description) -> str:
     return {
-        "bundled": "yes, inside " + ("Python" if one.name == "text" else "scikit-learn"),
+        "bundled": _BUNDLED.get(one.name, "yes, inside scikit-learn"),
         "here": "yes",
         "vouched": "yes, vouched for by you",
         "incomplete": "only a part",

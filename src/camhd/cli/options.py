@@ -15,7 +15,7 @@ import typer
 
 from ..lab import data as datasets
 from ..lab import models
-from ..lab.records import RunLockedError
+from ..lab.records import DiskError, RunLockedError
 from ..lab.train import Job, leads, own
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ def checked(context: typer.Context, call: Callable[[], T]) -> T:
     """A wrong argument (2) and data or records that are not as they should be (1) are told without a traceback."""
     try:
         return call()
-    except (datasets.DataError, RunLockedError, FileExistsError) as error:
+    except (datasets.DataError, RunLockedError, DiskError, FileExistsError) as error:
         if not leads(context.params.get("parallel")):  # the first of the processes that share a run says it
             raise typer.Exit(1) from None
         print(_in_options(context, str(error)), file=sys.stderr)

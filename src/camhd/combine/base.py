@@ -69,6 +69,10 @@ class Combination(ABC):
         """The state after one step of size `rate` (δ) against its gradient."""
         return state
 
+    def trouble(self, state: State) -> str | None:
+        """What keeps a state that was saved from being one of this combination's, if anything does."""
+        return None if all(bool(value.isfinite().all()) for value in state.values()) else "must be finite"
+
     def settle(
         self, path: Sequence[str], last: Tensor, virtual: Tensor, above: Ancestors, hyper_lr: Tensor | float
     ) -> Tensor:
@@ -78,6 +82,12 @@ class Combination(ABC):
     @abstractmethod
     def describe(self, state: State, names: Sequence[str], layers: Sequence[str]) -> Mapping[str, Any]:
         """The weights for a person to read: by level, or by layer and level."""
+
+
+def off_simplex(weights: Tensor) -> str | None:
+    """What keeps weights from the simplex, if anything does: more than rounding."""
+    fits = bool((weights >= 0).all()) and bool(((weights.sum(-1) - 1).abs() < 1e-3).all())
+    return None if fits else "must be weights of 0 or more that sum to 1"
 
 
 def to_simplex(weights: Tensor, fallback: Tensor) -> Tensor:

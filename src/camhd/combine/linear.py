@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Combination, Places, State, to_simplex
+from .base import Combination, Places, State, off_simplex, to_simplex
 
 
 class Linear(Combination):
@@ -33,6 +33,9 @@ class Linear(Combination):
     def slope(self, state: State, products: Sequence[Tensor], layer: Tensor | int) -> State:
         # ∂f/∂γ_i = Σ_p α_i(p) h_p  (Algorithm 1, with the rate inside the sum)
         return {"weights": torch.stack([product.sum() for product in products])}
+
+    def trouble(self, state: State) -> str | None:
+        return super().trouble(state) or off_simplex(self.weights(state))
 
     def describe(self, state: State, names: Sequence[str], layers: Sequence[str]) -> Mapping[str, Any]:
         return dict(zip(names, self.weights(state).tolist(), strict=True))
@@ -132,6 +135,9 @@ class PerLayer(Combination):
 
     def learn(self, state: State, gradient: State, rate: float) -> State:
         return self.each.learn(state, gradient, rate)
+
+    def trouble(self, state: State) -> str | None:
+        return self.each.trouble(state)
 
     def describe(self, state: State, names: Sequence[str], layers: Sequence[str]) -> Mapping[str, Any]:
         rows = self.each.weights(state).tolist()

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..rules import TRACE, Wrapped, state_dtype
-from ..tree.checkpoint import export_header, export_slots, is_tree_entry, restore
+from ..tree.checkpoint import export_header, export_slots, restore
+from ..tree.saved import is_tree_entry
+from .saved import HEADER, check_base_state, checked_groups
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
-
-HEADER = "camhd"
 
 
 def save(optimizer: Optimizer, pack: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -24,10 +24,10 @@ def save(optimizer: Optimizer, pack: Callable[[], dict[str, Any]]) -> dict[str, 
     params = [p for group in groups for p in group["params"]]
     full = {p: {**state.get(p, {}), **entries} for p, entries in zip(params, slots, strict=True)}
     header = {**export_header(tree), "rule": optimizer.rule.name}
-    # torch packs whatever it finds in the two attributes, and then calls the user's hooks on it.
-    optimizer.state = defaultdict(dict, full)
-    optimizer.param_groups = [{**group, **({HEADER: header} if i == 0 else {})} for i, group in enumerate(groups)]
+    packable = [{**group, **({HEADER: header} if i == 0 else {})} for i, group in enumerate(groups)]
     try:
+        # torch packs whatever it finds in the two attributes, and then calls the user's hooks on it.
+        optimizer.state, optimizer.param_groups = defaultdict(dict, full), packable
         packed = pack()
     finally:
         optimizer.state, optimizer.param_groups = state, groups
@@ -37,19 +37,49 @@ def save(optimizer: Optimizer, pack: Callable[[], dict[str, Any]]) -> dict[str, 
 
 
 def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any], None]) -> None:
-    """Check everything, then take the tree's part, then let torch take the rest."""
-    groups = _checked_groups(optimizer, saved)
+    """Check everything, then take the tree's part, then let torch take the rest; all of it or nothing."""
+    groups = checked_groups(optimizer, saved)
     header = groups[0].pop(HEADER)
     indices = [index for group in groups for index in group["params"]]
     entries = [saved["state"].get(index, {}) for index in indices]
-    _check_tensors(optimizer, entries)
+    check_base_state(optimizer, groups, entries)
     cells, state = restore(optimizer._tree, header, entries, [group["lr0"] for group in groups])
     rest = {index: _base_entries(optimizer, i, entries[i]) for i, index in enumerate(indices)}
-    if isinstance(optimizer.rule, Wrapped):
-        optimizer.rule.inner.load_state_dict(saved["inner"])
-    optimizer._tree.adopt(cells, state)
-    unpack({"state": {i: e for i, e in rest.items() if e}, "param_groups": groups})
-    _undo_casts(optimizer, rest.values())
+    undo = _undoing(optimizer)
+    try:
+        if isinstance(optimizer.rule, Wrapped):
+            _load_inner(optimizer.rule, saved["inner"])
+        unpack({"state": {i: e for i, e in rest.items() if e}, "param_groups": groups})
+        _undo_casts(optimizer, rest.values())
+        optimizer._tree.adopt(cells, state)
+    except BaseException:
+        undo()
+        raise
+
+
+def _undoing(optimizer: Optimizer) -> Callable[[], None]:
+    """What brings everything back: torch's loading puts new containers into the place of the old ones."""
+    tree = optimizer._tree
+    cells, state = tree.cells, tree.state
+    holders = [optimizer, *([optimizer.rule.inner] if isinstance(optimizer.rule, Wrapped) else [])]
+    kept = [(holder, holder.state, holder.param_groups) for holder in holders]
+
+    def undo() -> None:
+        for holder, entries, groups in kept:
+            holder.state, holder.param_groups = entries, groups
+        tree.adopt(cells, state)
+
+    return undo
+
+
+def _load_inner(rule: Wrapped, saved: Any) -> None:
+    """The wrapped optimizer loads its own part, by its own checks."""
+    try:
+        rule.inner.load_state_dict(saved)
+    except Exception as error:
+        raise ValueError(
+            f"the 'inner' part of the state does not load into the wrapped {type(rule.inner).__name__}: {error}"
+        ) from error
 
 
 def _base_entries(optimizer: Optimizer, slot: int, entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,49 +109,3 @@ def _undo_casts(optimizer: Optimizer, entries: Iterable[Mapping[str, Any]]) -> N
                 optimizer.state[param][name] = value.to(param.device, copy=True)
             elif wide != param.dtype and name != "step" and isinstance(value, Tensor):
                 optimizer.state[param][name] = value.to(param.device, wide, copy=True)
-
-
-def _checked_groups(optimizer: Optimizer, saved: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Copies of the saved param groups, if they are of such an optimizer."""
-    kind, own = type(optimizer).__name__, optimizer.param_groups
-    if "state" not in saved or not saved.get("param_groups"):
-        raise ValueError(f"camhd.{kind} needs a dict with 'state' and 'param_groups', got {sorted(saved)}.")
-    groups = [dict(group) for group in saved["param_groups"]]
-    header = groups[0].get(HEADER)
-    if header is None:
-        raise ValueError(
-            f"the state was not written by a camhd optimizer (it has no {HEADER!r} header), so it has no learning "
-            f"rates to go on with; load a state that camhd.{kind} wrote, not flattened (torch's "
-            "flatten_optimizer_state_dict keeps only what the base optimizer has)."
-        )
-    if header.get("rule") != optimizer.rule.name:
-        raise ValueError(
-            f"the state was saved by an optimizer with the base rule {header.get('rule')!r}, but this one has "
-            f"{optimizer.rule.name!r}; build the optimizer that wrote it."
-        )
-    if len(groups) != len(own):
-        raise ValueError(
-            f"the state has {len(groups)} param groups, but this optimizer has {len(own)}; "
-            "loaded state dict has a different number of parameter groups."
-        )
-    for index, (theirs, ours) in enumerate(zip(groups, own, strict=True)):
-        if len(theirs["params"]) != len(ours["params"]):
-            raise ValueError(
-                f"param group {index} has {len(theirs['params'])} parameters in the state, but "
-                f"{len(ours['params'])} in this optimizer; it was saved from another model."
-            )
-    if isinstance(optimizer.rule, Wrapped) and "inner" not in saved:
-        raise ValueError("the state has no 'inner' part, the state of the wrapped optimizer; it is not complete.")
-    return groups
-
-
-def _check_tensors(optimizer: Optimizer, entries: list[Mapping[str, Any]]) -> None:
-    for slot, found in zip(optimizer._tree.layout.whole.slots, entries, strict=True):
-        for name, value in found.items():
-            if is_tree_entry(name) or not isinstance(value, Tensor) or name == "step":
-                continue
-            if value.shape != slot.shape:
-                raise ValueError(
-                    f"{name!r} of parameter {slot.name!r} has shape {tuple(value.shape)} in the state, but the "
-                    f"parameter has {slot.shape}; it was saved from another model."
-                )

@@ -208,13 +208,13 @@ class Wrapped(Optimizer):
         if self.tree is None:
             return super().add_param_group(param_group)
         assert isinstance(self.rule, rules.Wrapped)
-        ours = {name: param_group.pop(name) for name in PER_GROUP if name in param_group}
+        ours = {name: value for name, value in param_group.items() if name in PER_GROUP}
         inner = self.rule.inner
-        inner.add_param_group(param_group)
+        inner.add_param_group({name: value for name, value in param_group.items() if name not in PER_GROUP})
         try:
-            super().add_param_group({**_like_group(inner.param_groups[-1], None), **ours})
             self.rule.look_at_groups()
-        except Exception:
+            super().add_param_group({**_like_group(inner.param_groups[-1], None), **ours})
+        except BaseException:
             inner.param_groups.pop()
             raise
 

@@ -21,6 +21,7 @@ from ..tree import (
     Shards,
     TreeConfig,
     check_hyper_lr,
+    check_max_change,
     check_number,
     find_shards,
     local,
@@ -29,8 +30,8 @@ from ..tree import (
 )
 from . import checkpoint
 from .hooks import hooked
-from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
-from .refused import refuse_flattened, refuse_zero
+from .options import MAX_CHANGE, PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
+from .refused import check_gradient, check_lr, check_start, refuse_flattened, refuse_zero
 from .show import describe
 
 
@@ -67,6 +68,7 @@ class Optimizer(torch.optim.Optimizer):
             **base,
             "hyper_lr": hyper_lr,
             "lr_limit": options.get("lr_limit"),
+            "max_change": options.get("max_change", MAX_CHANGE),
         }
         self.rule, self.config, self.backend = rule, config, Backend(options.get("backend", "auto"))
         self.tree: RateTree | None = None
@@ -86,6 +88,8 @@ class Optimizer(torch.optim.Optimizer):
         """One step. With a closure, it is called first and its loss returned."""
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise TypeError(f"step() takes a function that gives the loss, got {closure!r}; leave it out.")
             with torch.enable_grad():
                 loss = closure()
         self.backend.step(self.rule, self._tree, self.param_groups, self.state, self._group_rates, self._batches)
@@ -111,7 +115,7 @@ class Optimizer(torch.optim.Optimizer):
             self._admit(group)
             if self.tree is not None:
                 self.tree.grow(self._lay_out(), self._lr0s(), self._all_params())
-        except Exception:
+        except BaseException:
             self.param_groups.pop()
             raise
 
@@ -121,16 +125,21 @@ class Optimizer(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a saved state. Anything wrong with it is an error, and this optimizer stays as it was."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict() takes a dict that state_dict() gave, got {type(state_dict).__name__}.")
         state_dict = dict(state_dict)
-        hooks = self._optimizer_load_state_dict_pre_hooks
-        for hook in hooks.values():
+        before, after = self._optimizer_load_state_dict_pre_hooks, self._optimizer_load_state_dict_post_hooks
+        for hook in before.values():
             result = hook(self, state_dict)
             state_dict = state_dict if result is None else dict(result)
-        self._optimizer_load_state_dict_pre_hooks = OrderedDict()  # they have run
-        try:
+        try:  # torch's own part without them: some have run, and the others should see the whole
+            self._optimizer_load_state_dict_pre_hooks = OrderedDict()
+            self._optimizer_load_state_dict_post_hooks = OrderedDict()
             checkpoint.load(self, state_dict, super().load_state_dict)
         finally:
-            self._optimizer_load_state_dict_pre_hooks = hooks
+            self._optimizer_load_state_dict_pre_hooks, self._optimizer_load_state_dict_post_hooks = before, after
+        for post_hook in after.values():
+            post_hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
         ours = {name: getattr(self, name) for name in ("rule", "config", "tree", "backend", "_owners")}
@@ -190,24 +199,30 @@ class Optimizer(torch.optim.Optimizer):
                     f"pass it to the optimizer. A group may have its own {', '.join(PER_GROUP)}."
                 )
         refuse_flattened(group["params"], type(self).__name__)
-        _check_lr(group["lr"])
+        self._check_options(group)
+        check_start(group["lr"])
         group["lr0"] = float(group["lr"])
         group["last_move"] = None
         low, high = self.config.min_lr, self.config.max_lr
         if group["lr0"] < low or (high is not None and group["lr0"] > high):
             raise ValueError(f"'lr' must lie within [min_lr, max_lr] = [{low}, {high}], got {group['lr0']}.")
-        limit = group["lr_limit"]
-        if limit is not None:
-            check_number("lr_limit", limit)
-        if limit is not None and not 0 <= limit < math.inf:
-            raise ValueError(f"'lr_limit' must be 0 or more and finite, or None for lr, got {limit}.")
-        check_hyper_lr(group["hyper_lr"], [level.name for level in self.config.levels])
         first = self.param_groups[0]["hyper_lr"]
         if self.config.combine.settles and group["hyper_lr"] != first:
             raise ValueError(
                 f"'hyper_lr' must be the same in all param groups with regularised rates, whose pull depends on it, "
                 f"got {first} and {group['hyper_lr']}."
             )
+
+    def _check_options(self, group: Mapping[str, Any]) -> None:
+        """Say what is wrong with a param group's options, if anything is."""
+        check_lr(group["lr"])
+        limit = group["lr_limit"]
+        if limit is not None:
+            check_number("lr_limit", limit)
+        if limit is not None and not 0 <= limit < math.inf:
+            raise ValueError(f"'lr_limit' must be 0 or more and finite, or None for lr, got {limit}.")
+        check_hyper_lr(group["hyper_lr"], [level.name for level in self.config.levels])
+        check_max_change(group.get("max_change"))
         self.rule.check(group)
 
     def _batches(self) -> list[Batch]:
@@ -217,12 +232,7 @@ class Optimizer(torch.optim.Optimizer):
             params = [(slot + i, p) for i, p in enumerate(group["params"]) if p.grad is not None]
             slot += len(group["params"])
             for at, p in params:
-                if p.grad.is_sparse:
-                    raise RuntimeError(
-                        f"camhd.{type(self).__name__} does not support sparse gradients, but that of "
-                        f"{tree.layout.slots[at].name!r} is sparse; use torch.optim.SparseAdam for it, or make "
-                        "the gradient dense (sparse=False in the embedding)."
-                    )
+                check_gradient(p.grad, tree.layout.slots[at].name, type(self).__name__)
             if params:
                 found.append((index, group, params))
         return [self._batch(index, group, params) for index, group, params in found]
@@ -259,7 +269,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _rates_of(self, group: Mapping[str, Any]) -> GroupRates:
         limit = group["lr0"] if group["lr_limit"] is None else group["lr_limit"]
-        return GroupRates(group["lr"], group["lr0"], limit, group["hyper_lr"])
+        return GroupRates(group["lr"], group["lr0"], limit, group["hyper_lr"], group.get("max_change"))
 
     def _group_rates(self) -> list[GroupRates]:
         return [self._rates_of(group) for group in self.param_groups]
@@ -281,17 +291,3 @@ class Optimizer(torch.optim.Optimizer):
 def _real(tensor: Tensor) -> Tensor:
     """A complex tensor as pairs of reals, as torch.optim treats it."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def _check_lr(lr: float | Tensor) -> None:
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}.")
-    if not isinstance(lr, Tensor):
-        check_number("lr", lr)
-    elif float(lr) == 0:
-        raise ValueError(
-            "A Tensor lr must start above 0, because a schedule acts as a multiple of the first lr; start from the "
-            "lr it should reach and let the schedule begin at 0."
-        )
-    if not 0 <= float(lr) < math.inf:
-        raise ValueError(f"Invalid learning rate: {float(lr)}; 'lr' must be 0 or more and finite.")

@@ -1,12 +1,15 @@
-"""Ways of dividing parameters under which a learning rate that they share would not be one."""
+"""What is refused at the door: a wrong lr, gradients that no rule takes, parameters whose rates could not be shared."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
+
+from ..tree import check_number
 
 
 def refuse_zero(owner: str) -> None:
@@ -31,3 +34,36 @@ def refuse_flattened(params: Iterable[Tensor], owner: str) -> None:
                 f"camhd.{owner} needs to know the rows of a layer, but FullyShardedDataParallel has flattened its "
                 "parameters; use torch.distributed.fsdp.fully_shard (FSDP2), which keeps them."
             )
+
+
+def check_gradient(grad: Tensor, name: str, owner: str) -> None:
+    """Refuse a gradient that no rule can take."""
+    if grad.is_sparse:
+        raise RuntimeError(
+            f"camhd.{owner} does not support sparse gradients, but that of {name!r} is sparse; use "
+            "torch.optim.SparseAdam for it, or make the gradient dense (sparse=False in the embedding)."
+        )
+    if not (grad.is_floating_point() or grad.is_complex()):
+        raise RuntimeError(
+            f"camhd.{owner} needs gradients of real or complex numbers, but that of {name!r} is {grad.dtype}; leave "
+            "the parameter out, or make it floating-point."
+        )
+
+
+def check_lr(lr: float | Tensor) -> None:
+    """Refuse an lr that is no learning rate."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}.")
+    if not isinstance(lr, Tensor):
+        check_number("lr", lr)
+    if not 0 <= float(lr) < math.inf:
+        raise ValueError(f"Invalid learning rate: {float(lr)}; 'lr' must be 0 or more and finite.")
+
+
+def check_start(lr: float | Tensor) -> None:
+    """Refuse an lr to start from that a schedule could not multiply."""
+    if isinstance(lr, Tensor) and float(lr) == 0:
+        raise ValueError(
+            "A Tensor lr must start above 0, because a schedule acts as a multiple of the first lr; start from the "
+            "lr it should reach and let the schedule begin at 0."
+        )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..tree import Kappas, Number
-from .adam import check_betas, count_steps, moment_names, start_moments, update_moments
+from .adam import MOMENTS, check_betas, count_steps, moment_names, start_moments, update_moments
 from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along
 
 BOUNDS = ("released", "paper")
@@ -25,6 +25,7 @@ class AdaBound(Rule):
 
     name = "AdaBound"
     remembers = ("betas", "eps", "amsgrad", "final_lr", "gamma", "bounds", "decay_bound")
+    entries, together = MOMENTS, MOMENTS[:3]
 
     def needs_kappa(self, last: Options) -> bool:
         return True

@@ -11,6 +11,8 @@ from torch import Tensor
 from ..tree import Kappas, Number, times_
 from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
+MOMENTS = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+
 
 class Adam(Rule):
     """d = m̂ / (√v̂ + ε), plus wd·θ where decay is decoupled.
@@ -22,6 +24,8 @@ class Adam(Rule):
 
     name = "Adam"
     remembers = ("betas", "eps", "amsgrad", "weight_decay", "decoupled_weight_decay")
+    entries, together = MOMENTS, MOMENTS[:3]
+    kinds = ("decoupled_weight_decay",)
 
     def needs_kappa(self, last: Options) -> bool:
         return bool(last["weight_decay"]) and self.decoupled(last)

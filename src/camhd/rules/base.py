@@ -133,6 +133,9 @@ class Rule(ABC):
 
     name: str
     remembers: ClassVar[tuple[str, ...]] = ()  # the options that looking back at the last move needs
+    entries: ClassVar[tuple[str, ...]] = ()  # all that a parameter's state may have; empty: anything
+    together: ClassVar[tuple[str, ...]] = ()  # those that it has from the first step on
+    kinds: ClassVar[tuple[str, ...]] = ()  # the options that make it another method, so that a state is of one kind
 
     def needs_kappa(self, last: Options) -> bool:
         """Whether looking back at a move with these options needs its κ."""

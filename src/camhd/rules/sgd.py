@@ -21,6 +21,7 @@ class SGD(Rule):
 
     name = "SGD"
     remembers = ("momentum", "nesterov")
+    entries = ("momentum_buffer", "direction")
 
     def check(self, options: Options) -> None:
         super().check(options)

@@ -26,6 +26,7 @@ class Wrapped(Rule):
     """
 
     name = "Wrapped"
+    entries = together = ("direction",)
 
     def __init__(self, inner: torch.optim.Optimizer) -> None:
         self.inner = inner
@@ -85,12 +86,20 @@ class Wrapped(Rule):
                 torch._foreach_sub_(directions, batch.params)
                 torch._foreach_div_(directions, units[batch.group])
         finally:
-            for group, lr in zip(self.inner.param_groups, lrs, strict=True):
-                group["lr"] = lr
-            for batch, before in zip(batches, befores, strict=True):
-                torch._foreach_copy_(batch.params, before)
+            try:
+                self._put_back(batches, befores, lrs)
+            except BaseException:  # Ctrl-C at this very moment must not leave the weights where a lr of 2²⁰ took them
+                self._put_back(batches, befores, lrs)
+                raise
         for batch in batches:
             self._take_back(batch.options, self.inner.param_groups[batch.group])
+
+    def _put_back(self, batches: Sequence[Batch], befores: Sequence[Tensors], lrs: Sequence[Any]) -> None:
+        """Parameters and lr as they were before the wrapped optimizer stepped. May be done twice."""
+        for batch, before in zip(batches, befores, strict=True):
+            torch._foreach_copy_(batch.params, before)
+        for group, lr in zip(self.inner.param_groups, lrs, strict=True):
+            group["lr"] = lr
 
     def direction(self, batch: Batch) -> Sensitivity:
         return Sensitivity(batch.state("direction"), [1.0] * len(batch), fresh=False)

@@ -1,15 +1,18 @@
 """The tree of learning rates: settings, state, one step of learning, and the tree itself."""
 
-from .config import GroupRates, TreeConfig, check_hyper_lr, check_number
+from .commit import Commit, Pending
+from .config import GroupRates, TreeConfig, check_hyper_lr, check_max_change, check_number
 from .kappa import Kappas
 from .local import LocalLayout, localize
 from .numbers import Number, times_
 from .observer import Observer
 from .rates import RateTree
 from .shards import LocalState, Shards, find_shards, local, local_grad
-from .state import Move, Rows, Signal, TreeState
+from .state import Ahead, Move, Rows, Signal, TreeState, Write
 
 __all__ = [
+    "Ahead",
+    "Commit",
     "GroupRates",
     "Kappas",
     "LocalLayout",
@@ -17,13 +20,16 @@ __all__ = [
     "Move",
     "Number",
     "Observer",
+    "Pending",
     "RateTree",
     "Rows",
     "Shards",
     "Signal",
     "TreeConfig",
     "TreeState",
+    "Write",
     "check_hyper_lr",
+    "check_max_change",
     "check_number",
     "find_shards",
     "local",

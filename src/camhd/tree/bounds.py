@@ -71,8 +71,8 @@ def limits(cells: Cells, tracing: Tracing, signal: Signal, trace: Trace) -> Tens
     return torch.where((lengths > 0) & found.isfinite(), found, torch.inf).index_select(0, cells.layers)
 
 
-def pull_down(cells: Cells, state: TreeState, most: Tensor) -> None:
-    """No rate stays above the bound of its layers."""
+def pull_down(cells: Cells, state: TreeState, most: Tensor, min_lr: float) -> None:
+    """No rate stays above the bound of its layers, nor goes below its own for it."""
     bounded = most.isfinite() & (most > 0)
     for i, level in enumerate(state.levels):
         ratio = cells.ratios[i]
@@ -80,7 +80,8 @@ def pull_down(cells: Cells, state: TreeState, most: Tensor) -> None:
         weights = torch.where(bounded, cells.numbers, 0)
         total = cells.sum_up(i, weights)
         mean = cells.sum_up(i, logs * weights) / torch.where(total > 0, total, 1)
-        level.rates.copy_(torch.minimum(level.rates, torch.where(total > 0, mean.exp(), torch.inf)))
+        highest = torch.where(total > 0, mean.exp(), torch.inf).clamp_min(min_lr)
+        level.rates.copy_(torch.minimum(level.rates, highest))
 
 
 def remember(tracing: Tracing, signal: Signal, cells: Cells, alpha: Tensor, memory: float) -> None:

@@ -18,16 +18,19 @@ from ..combine import State as Weights
 from .cells import Cells
 from .placements import put_together
 from .rates import RateTree
+from .saved import (
+    MOVED,
+    VERSION,
+    check_agreement,
+    check_entries,
+    check_header,
+    entry,
+    is_tree_entry,
+    made_level,
+    sharing,
+    weights_from,
+)
 from .state import Level, Move, Tracing, TreeState
-
-VERSION = 1
-MOVED = "moved"
-PREFIXES = ("rate.", "start.", "hyper_", "tracing.")
-
-
-def is_tree_entry(name: str) -> bool:
-    """Whether an entry of a parameter's state belongs to the tree."""
-    return name == MOVED or name.startswith(PREFIXES)
 
 
 def export_header(tree: RateTree) -> dict[str, Any]:
@@ -36,6 +39,7 @@ def export_header(tree: RateTree) -> dict[str, Any]:
     return {
         "version": VERSION,
         "levels": list(tree.layout.names),
+        "shared": sharing(tree.layout.whole),
         "step": state.step,
         "skipped": int(state.skipped),
         "weights": _lists(state.weights),
@@ -100,56 +104,59 @@ def restore(
     tree: RateTree, header: Mapping[str, Any], slots: Sequence[Mapping[str, Any]], lr0s: Sequence[float]
 ) -> tuple[Cells, TreeState]:
     """The tree's cells and state from a checkpoint. Raises before anything is changed; `RateTree.adopt` takes it."""
-    names, layout, like = list(tree.layout.names), tree.layout, tree.start_weights
-    if header.get("version") != VERSION:
-        raise ValueError(
-            f"the state has format version {header.get('version')!r}, this camhd reads {VERSION}; "
-            "load it with the version of camhd that wrote it."
-        )
-    if header["levels"] != names:
-        raise ValueError(
-            f"the state was saved with the levels {tuple(header['levels'])}, this optimizer has {tuple(names)}; "
-            "build it with the same 'levels'."
-        )
+    check_header(tree, header, len(lr0s))
+    for slot, entries in zip(tree.layout.slots, slots, strict=True):
+        check_entries(tree, slot.name, entries)
     slots = own_parts(tree, slots)
-    cells = Cells(layout, lr0s, like)
-    levels = []
-    for i, partition in enumerate(layout.partitions):
-        fresh = tree.state.levels[i]
-        found = {
-            key: torch.empty_like(value, memory_format=torch.contiguous_format)
-            for key, value in fresh.tensors().items()
-        }
-        for slot, family, entries in zip(layout.slots, partition.family_of_slot, slots, strict=True):
-            default = {f"start.{partition.level.name}": like.new_full((family.count,), lr0s[slot.group])}
-            for key, vector in found.items():
-                value = _entry({**default, **entries}, f"{key}.{partition.level.name}", slot.name, (family.count,))
-                vector[family.run] = value.to(vector)
-        levels.append(_level(found))
+    cells = Cells(tree.layout, lr0s, tree.start_weights)
+    levels = [_restored_level(tree, i, slots, lr0s) for i in range(len(tree.layout.partitions))]
     noted = any(name.startswith("start.") for entries in slots for name in entries)
     cells.refer([level.starts for level in levels], cells.alike and not noted)
-    leaves = []
-    for slot, leaf, entries in zip(layout.slots, tree.state.leaves, slots, strict=False):
-        assert layout.leaf is not None
-        wanted = {key: value for key, value in leaf.tensors().items() if key != "start"}
-        found = {
-            key: _entry(entries, f"{key}.{layout.leaf.name}", slot.name, tuple(value.shape)).to(value).clone()
-            for key, value in wanted.items()
-        }
-        leaves.append(_level({**found, "start": torch.full_like(leaf.rates, lr0s[slot.group])}))
-    if len(header["last_moves"]) != len(lr0s):
-        raise ValueError(f"the state has {len(header['last_moves'])} param groups, this optimizer {len(lr0s)}.")
+    weights = weights_from(tree, "weights", header["weights"])
+    last_weights = weights_from(tree, "last_weights", header["last_weights"])
     return cells, TreeState(
         levels=levels,
-        leaves=leaves,
-        weights=_tensors(header["weights"], tree.state.weights),
-        last_weights=_tensors(header["last_weights"], tree.state.weights),
+        leaves=_restored_leaves(tree, slots, lr0s),
+        weights=weights,
+        last_weights=last_weights,
         last_moves=[Move(*move) for move in header["last_moves"]],
-        moved=frozenset(i for i, entries in enumerate(slots) if entries.get(MOVED)),
+        moved=frozenset(i for i, entries in enumerate(slots) if entries[MOVED]),
         skipped=torch.full_like(tree.state.skipped, header["skipped"]),
         step=header["step"],
         tracing=_restored_tracing(tree, slots),
     )
+
+
+def _restored_level(tree: RateTree, index: int, slots: Sequence[Mapping[str, Any]], lr0s: Sequence[float]) -> Level:
+    """A level above the scalars, put together from what its slots carry."""
+    partition, fresh, seen = tree.layout.partitions[index], tree.state.levels[index], set()
+    name = partition.level.name
+    found = {
+        key: torch.empty_like(value, memory_format=torch.contiguous_format) for key, value in fresh.tensors().items()
+    }
+    for slot, family, entries in zip(tree.layout.slots, partition.family_of_slot, slots, strict=True):
+        default = {f"start.{name}": tree.start_weights.new_full((family.count,), lr0s[slot.group])}
+        for key, vector in found.items():
+            value = entry(tree, {**default, **entries}, f"{key}.{name}", slot.name, (family.count,)).to(vector)
+            if family in seen:
+                check_agreement(slot.name, f"{key}.{name}", vector[family.run], value)
+            vector[family.run] = value
+        seen.add(family)
+    return made_level(found)
+
+
+def _restored_leaves(tree: RateTree, slots: Sequence[Mapping[str, Any]], lr0s: Sequence[float]) -> list[Level]:
+    """The rates of single scalars."""
+    leaves, level = [], tree.layout.leaf
+    for slot, leaf, entries in zip(tree.layout.slots, tree.state.leaves, slots, strict=False):
+        assert level is not None
+        wanted = {key: value for key, value in leaf.tensors().items() if key != "start"}
+        found = {
+            key: entry(tree, entries, f"{key}.{level.name}", slot.name, tuple(value.shape)).to(value).clone()
+            for key, value in wanted.items()
+        }
+        leaves.append(made_level({**found, "start": torch.full_like(leaf.rates, lr0s[slot.group])}))
+    return leaves
 
 
 def _tracing(state: TreeState) -> dict[str, Tensor]:
@@ -160,44 +167,12 @@ def _restored_tracing(tree: RateTree, slots: Sequence[Mapping[str, Any]]) -> Tra
     found = {}
     for name, like in _tracing(tree.state).items():
         parts = [
-            _entry(entries, f"tracing.{name}", slot.name, (count,)).to(like)
+            entry(tree, entries, f"tracing.{name}", slot.name, (count,)).to(like)
             for slot, count, entries in zip(tree.layout.slots, tree.cells.counts, slots, strict=True)
         ]
         found[name] = torch.cat(parts)
     return Tracing(**found) if found else None
 
 
-def _level(tensors: Mapping[str, Tensor]) -> Level:
-    rule = {key.removeprefix("hyper_"): value for key, value in tensors.items() if key.startswith("hyper_")}
-    return Level(tensors["rate"], tensors["start"], rule)
-
-
-def _entry(entries: Mapping[str, Any], name: str, slot: str, shape: tuple[int, ...]) -> Tensor:
-    value = entries.get(name)
-    if not isinstance(value, Tensor) or tuple(value.shape) != shape:
-        found = tuple(value.shape) if isinstance(value, Tensor) else value
-        raise ValueError(
-            f"the state of parameter {slot!r} must have {name!r} of shape {shape}, found {found}; "
-            "it was saved from another model, other levels or another hyper rule."
-        )
-    return value
-
-
 def _lists(weights: Weights) -> dict[str, Any]:
     return {name: value.tolist() for name, value in weights.items()}
-
-
-def _tensors(lists: Mapping[str, Any], like: Weights) -> Weights:
-    if set(lists) != set(like):
-        raise ValueError(
-            f"the state's combination has {sorted(lists)}, this optimizer's {sorted(like)}; "
-            "build it with the same 'combine'."
-        )
-    found = {name: torch.tensor(lists[name], dtype=value.dtype, device=value.device) for name, value in like.items()}
-    for name, value in found.items():
-        if value.shape != like[name].shape:
-            raise ValueError(
-                f"the state's combination has {name!r} of shape {tuple(value.shape)}, this optimizer's is "
-                f"{tuple(like[name].shape)}; build it with the same levels, layers and 'combine'."
-            )
-    return found

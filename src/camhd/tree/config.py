@@ -98,6 +98,12 @@ class GroupRates(NamedTuple):
     lr0: float
     lr_limit: float  # α_∞
     hyper_lr: float | Mapping[str, float]  # β, the same or by level
+    max_change: float | None = None  # the factor by which one step may change a rate; states from before it have none
+
+    @property
+    def cap(self) -> float:
+        """The same as a number."""
+        return math.inf if self.max_change is None else self.max_change
 
     def beta(self, level: str) -> float:
         """β of this group at a level; a level that is not named in the mapping does not learn."""
@@ -129,6 +135,18 @@ def check_hyper_lr(value: float | Mapping[str, float], names: Sequence[str]) -> 
             _not_negative(f"hyper_lr[{name!r}]", beta)
     else:
         _not_negative("hyper_lr", value)
+
+
+def check_max_change(value: float | None) -> None:
+    """Say what is wrong with a cap on the change of a rate, if anything is."""
+    if value is None:
+        return
+    check_number("max_change", value)
+    if not 1 < value < math.inf:
+        raise ValueError(
+            f"'max_change' must be above 1 and finite, got {value}; it is a factor: 2.0 lets a rate double or halve in "
+            "one step, and None lets it change by any amount."
+        )
 
 
 def _levels(levels: Sequence[str | Level]) -> tuple[Level, ...]:

@@ -1,12 +1,13 @@
 """One step of learning: lines 2 and 4 of Algorithm 1, from the hypergradient to new rates and weights.
 
-`learn` computes everything first and writes last, so that rates, γ and the hyper rule's state
-change together or not at all. Whether they change is decided on the device: a hypergradient that
+`learn` computes everything first and writes last, into a draft of the tree's state, so that rates, γ and the hyper
+rule's state change together or not at all. Whether they change is decided on the device: a hypergradient that
 is not finite leaves all of them as they were.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,9 +21,9 @@ from ..hyper import State as RuleState
 from .bounds import mean_factor, relative
 from .cells import Cells
 from .config import GroupRates, TreeConfig
-from .numbers import Number
+from .numbers import Number, within
 from .observer import chain_of, columns_of
-from .state import NewLeaf, Rows, Signal, TreeState
+from .state import NewLeaf, Rows, Signal, TreeState, Write
 
 
 class _New(NamedTuple):
@@ -77,6 +78,7 @@ def learn(config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, gr
     # Line 4: γ_i ← γ_i − δ Σ_p α_{i,t−1}(p) h_p, back onto the simplex.
     weights = config.combine.learn(state.weights, slope, config.combine_lr) if slope else state.weights
     checked = [hyper, *_tensors(news), *_extremes(leaves, hyper)] if joined is None else joined.checked
+    news, leaves = _capped(cells, state, news, leaves, groups)
     _commit(config, state, [*checked, *weights.values()], news, leaves, weights, joined and joined.seen)
 
 
@@ -226,6 +228,24 @@ def _settled(
     return [_New(rates, new.rule) for rates, new in zip(settled, news, strict=True)], tied
 
 
+def _capped(
+    cells: Cells, state: TreeState, news: list[_New], leaves: list[NewLeaf], groups: Sequence[GroupRates]
+) -> tuple[list[_New], list[NewLeaf]]:
+    """No rate changes by more than a factor of `max_change`, the smallest of those that its members have."""
+    caps = [group.cap for group in groups]
+    if min(caps) == math.inf:
+        return news, leaves
+    tamed = [
+        new._replace(rates=within(new.rates, level.rates, cells.least(i, caps)))
+        for i, (new, level) in enumerate(zip(news, state.levels, strict=True))
+    ]
+    of_slot = [caps[slot.group] for slot in cells.layout.slots]
+    return tamed, [
+        leaf._replace(rates=within(leaf.rates, state.leaves[leaf.slot].part(leaf.rows).rates, of_slot[leaf.slot]))
+        for leaf in leaves
+    ]
+
+
 def _commit(
     config: TreeConfig,
     state: TreeState,
@@ -243,15 +263,12 @@ def _commit(
     skipped = ~finite
     if seen is not None:
         finite, skipped = finite & (seen > 0), skipped & (seen > 0)
-    changed = [
-        *((level, new.rates, new.rule) for level, new in zip(state.levels, news, strict=True)),
-        *((state.leaves[leaf.slot].part(leaf.rows), leaf.rates, leaf.rule) for leaf in leaves),
-    ]
-    for level, rates, rule in changed:
-        here = finite.to(level.rates.device)
-        level.rates.copy_(torch.where(here, rates.clamp(config.min_lr, config.max_lr), level.rates))
-        for name, value in rule.items():
-            level.rule[name].copy_(torch.where(here, value, level.rule[name]))
+    bounds = config.min_lr, config.max_lr
+    for level, new in zip(state.levels, news, strict=True):
+        Write(level, new.rates, new.rule, finite, bounds).carry_out()
+    for leaf in leaves:
+        level = state.leaves[leaf.slot].part(leaf.rows)
+        state.later.append(Write(level, leaf.rates, leaf.rule, finite.to(level.rates.device), bounds))
     for name, value in weights.items():
         state.weights[name].copy_(torch.where(finite, value, state.weights[name]))
     state.skipped.add_(skipped)

@@ -2,11 +2,16 @@
 
 A step asks of the tree, in this order:
 
-- `begin`: which parameters have a last direction to look back on;
+- `look_ahead`: what schedulers and the user's functions say of this step;
+- `moved`: which parameters have a last direction to look back on;
 - `observer`: takes in this step's gradients times those directions, summed into cells (line 1);
+- `begin`, before the first of those directions is written to: none of them counts any more;
 - `advance`: the rates learn, the weights learn, and the rate κ for every parameter comes back as a
   tensor that broadcasts to it (lines 2 to 5);
 - `end`: the parameters that have moved.
+
+A step that is cut short anywhere leaves all of the old rates and weights or all of the new ones (`camhd.tree.commit`),
+and directions that do not count unless they are whole.
 
 All large work is per parameter tensor and happens in the observer; the rest is vectors of cells
 (`camhd.levels.layout`). Nothing here waits for the device.
@@ -15,6 +20,7 @@ All large work is per parameter tensor and happens in the observer; the rest is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,16 +30,17 @@ from ..combine import State as Weights
 from ..levels import Family, Global, Layout
 from . import bounds
 from .cells import Cells
+from .commit import Commit, Whole
 from .config import GroupRates, TreeConfig
 from .kappa import Kappas
 from .learning import learn
 from .numbers import Number
 from .observer import Observer
 from .placements import put_together
-from .state import STILL, Level, Move, Signal, TreeState
+from .state import STILL, Ahead, Level, Move, Signal, TreeState, Write
 
 
-class RateTree:
+class RateTree(Whole):
     """The rates, their hypergradients summed up, the combined rate handed down.
 
     Args:
@@ -59,100 +66,138 @@ class RateTree:
         self.start_weights = torch.tensor(weights, dtype=dtype, device=self.cells.device)
         started = config.combine.start(self.start_weights, len(layout.layers))
         rule = config.hyper_rule
-        self.state = TreeState(
+        state = TreeState(
             levels=[Level.fresh(self.cells.starts(i, lr), rule) for i in range(len(layout.partitions))],
-            leaves=[self._fresh_leaf(slot, p) for slot, p in enumerate(params)] if layout.leaf else [],
+            leaves=[self._fresh_leaf(slot, p, self.cells) for slot, p in enumerate(params)] if layout.leaf else [],
             weights=started,
             last_weights={name: value.clone() for name, value in started.items()},
             last_moves=[STILL] * len(lr0s),
             moved=frozenset(),
             skipped=torch.zeros((), dtype=torch.int64, device=self.cells.device),
         )
-        self.cells.refer([level.starts for level in self.state.levels], self.cells.alike)
+        super().__init__(state)
+        self.cells.refer([level.starts for level in state.levels], self.cells.alike)
         if rule.traced and self.cells.divided is not None:
             raise ValueError(
                 "hyper_rule='long_horizon' cannot learn from parameters that are divided over processes yet; use "
                 "hyper_rule='additive', or DistributedDataParallel."
             )
         if rule.traced:
-            self.state.tracing = bounds.fresh(self.cells)
+            state.tracing = bounds.fresh(self.cells)
 
     @property
     def layout(self) -> Layout:
         return self.cells.layout
 
-    def _fresh_leaf(self, slot: int, param: Tensor) -> Level:
-        lr0 = self.cells.lr0s[self.layout.slots[slot].group]
-        return Level.fresh(torch.full_like(param, lr0, dtype=self.cells.dtype), self.config.hyper_rule)
+    def _fresh_leaf(self, slot: int, param: Tensor, cells: Cells) -> Level:
+        lr0 = cells.lr0s[cells.layout.slots[slot].group]
+        return Level.fresh(torch.full_like(param, lr0, dtype=cells.dtype), self.config.hyper_rule)
 
     # ------------------------------------------------------------------ one step
 
-    def begin(self) -> frozenset[int]:
-        """The slots that have a last direction. Until `end`, no slot has one: a step cut short leaves none."""
-        moved, self.state.moved = self.state.moved, frozenset()
-        return moved
+    def look_ahead(self, groups: Sequence[GroupRates]) -> Ahead:
+        """What schedulers and the user's own functions say of the coming step. They may raise: nothing is changed."""
+        step = self.state.step + 1
+        decay = self.config.decay(step)
+        return Ahead([Move(self.factor(group), decay) for group in groups], bool(self.config.restarts(step)))
+
+    @property
+    def moved(self) -> frozenset[int]:
+        """The slots that have a last direction (with a traced rule: a trace)."""
+        return self.state.moved
+
+    def begin(self) -> None:
+        """From now until `end` no slot has a last direction: a step cut short leaves none that is half-written."""
+        self._state.moved = frozenset()
 
     def observer(self, groups: Sequence[GroupRates]) -> Observer:
         """Line 1: takes in this step's gradients and last directions, and gives the signal to `advance` with."""
-        return Observer(self.config, self.cells, self.state, groups)
+        return Observer(self.config, self.cells, self._state, groups)
 
     def factor(self, group: GroupRates) -> Number:
         """What a scheduler has made of a param group's lr, in the precision of the rates."""
         factor = group.factor()
         return factor.to(self.cells.dtype) if isinstance(factor, Tensor) else factor
 
-    def advance(self, signal: Signal, groups: Sequence[GroupRates]) -> Kappas:
-        """Lines 2 to 5: rates and weights learn; returns κ for every slot."""
-        state = self.state
-        moves = [Move(self.factor(group), self.config.decay(state.step + 1)) for group in groups]
-        state.step += 1
-        weights = {name: value.clone() for name, value in state.weights.items()}
-        if self.config.restarts(state.step):
-            self.restart()
+    def advance(self, signal: Signal, groups: Sequence[GroupRates], ahead: Ahead) -> Kappas:
+        """Lines 2 to 5: rates and weights learn, all of them or none; returns κ for every slot."""
+        old, draft = self._state.weights, self._state.draft()
+        draft.step += 1
+        if ahead.restarts:
+            self._restart(draft)
         elif signal or self.cells.divided is not None:  # all processes send the same messages at every step
-            seen = bounds.seen(self.cells, state.tracing, signal) if state.tracing else signal
-            learn(self.config, self.cells, state, seen, groups)
-        for name, value in weights.items():
-            state.last_weights[name].copy_(value)
-        state.last_moves = moves
-        # Line 3 combines the new rates with the old weights.
-        trace, tracing = self.config.hyper_rule.traced, state.tracing
+            seen = bounds.seen(self.cells, draft.tracing, signal) if draft.tracing else signal
+            learn(self.config, self.cells, draft, seen, groups)
+        for name, value in old.items():
+            draft.last_weights[name].copy_(value)
+        draft.last_moves = ahead.moves
+        kappas = self._moving(draft, signal, groups)
+        self._commit(draft)
+        return kappas
+
+    def _moving(self, draft: TreeState, signal: Signal, groups: Sequence[GroupRates]) -> Kappas:
+        """Lines 3 and 5: κ, from the new rates and the old weights."""
+        trace, tracing, moves = self.config.hyper_rule.traced, draft.tracing, draft.last_moves
         if not (trace and tracing):
-            return self._kappa(weights, moves, groups)
+            return self._kappa(draft, draft.last_weights, moves, groups)
         most = bounds.limits(self.cells, tracing, signal, trace)
-        bounds.pull_down(self.cells, state, most)
-        kappas = self._kappa(weights, moves, groups, most)
+        bounds.pull_down(self.cells, draft, most, self.config.min_lr)
+        kappas = self._kappa(draft, draft.last_weights, moves, groups, most)
         bounds.remember(tracing, signal, self.cells, kappas.alpha, trace.memory)
         return kappas
 
     def memories(self) -> Sequence[Tensor]:
         """What the trace of each slot keeps of itself at this step, shaped to broadcast to it."""
-        assert self.state.tracing is not None
-        return self.cells.by_slot(self.state.tracing.memory)
+        assert self._state.tracing is not None
+        return self.cells.by_slot(self._state.tracing.memory)
 
-    def end(self, slots: Iterable[int]) -> None:
-        """These parameters have moved: their direction is what the next step looks back on."""
-        self.state.moved = slots if isinstance(slots, frozenset) else frozenset(slots)
+    def end(self, slots: Iterable[int], before: Iterable[int] = ()) -> None:
+        """These parameters have moved: their direction is what the next step looks back on.
+
+        Args:
+            slots: of this step.
+            before: those that could be looked back on before; a traced rule can still do so if they did not move now.
+        """
+        if self.config.hyper_rule.traced:
+            slots = frozenset([*before, *slots])
+        self._state.moved = slots if isinstance(slots, frozenset) else frozenset(slots)
 
     def last_kappa(self, groups: Sequence[GroupRates]) -> Kappas:
         """κ of the last move once more, for rules whose sensitivity depends on it."""
-        return self._kappa(self.state.last_weights, self.state.last_moves, groups)
+        state = self._state
+        return self._kappa(state, state.last_weights, state.last_moves, groups)
 
     def _kappa(
-        self, weights: Weights, moves: Sequence[Move], groups: Sequence[GroupRates], most: Tensor | None = None
+        self,
+        state: TreeState,
+        weights: Weights,
+        moves: Sequence[Move],
+        groups: Sequence[GroupRates],
+        most: Tensor | None = None,
     ) -> Kappas:
         limits = [group.lr_limit for group in groups]
-        return Kappas(self.config, self.cells, self.state, weights, moves, limits, most)
+        return Kappas(self.config, self.cells, state, weights, moves, limits, most)
 
     def restart(self) -> None:
         """All rates back to where they started; γ stays."""
-        for level in self.state.all_levels():
-            level.rates.copy_(level.starts)
-            for name, value in self.config.hyper_rule.start(level.rates).items():
-                level.rule[name].copy_(value)
-        if self.config.hyper_rule.traced:
-            self.state.tracing = bounds.fresh(self.cells)
-        self.state.moved = frozenset()
+        draft = self.state.draft()
+        self._restart(draft)
+        self._commit(draft)
+
+    def restart_now(self) -> None:
+        """The same, for a step that has promised to take it back if it is cut short."""
+        draft = self._state.draft()
+        self._restart(draft)
+        Commit(self._state, draft).finish()
+
+    def _restart(self, draft: TreeState) -> None:
+        rule = self.config.hyper_rule
+        for level in draft.levels:
+            Write(level, level.starts, rule.start(level.rates)).carry_out()
+        draft.later = [Write(leaf, leaf.starts, rule.start(leaf.rates)) for leaf in draft.leaves]
+        if rule.traced:
+            draft.tracing = bounds.fresh(self.cells)
+        draft.moved = frozenset()
 
     def grow(self, layout: Layout, lr0s: Sequence[float], params: Sequence[Tensor]) -> None:
         """Take in the parameters of further param groups; all that was learned so far stays."""
@@ -165,16 +210,18 @@ class RateTree:
         cells = Cells(layout, lr0s, self.start_weights)
         levels = [self._grown(i, level, cells) for i, level in enumerate(state.levels)]
         cells.refer([level.starts for level in levels], cells.alike and self.cells.alike)
-        self.cells, state.levels = cells, levels
-        if state.tracing:
-            state.tracing = state.tracing.extended(cells.total)
-        if layout.leaf:
-            first = len(state.leaves)
-            state.leaves += [self._fresh_leaf(slot, params[slot]) for slot in range(first, len(params))]
-        grown = self.config.combine.grow
-        state.weights = grown(state.weights, self.start_weights, len(layout.layers))
-        state.last_weights = grown(state.last_weights, self.start_weights, len(layout.layers))
-        state.last_moves = [*state.last_moves, *[STILL] * (len(lr0s) - len(state.last_moves))]
+        known, grown = len(state.leaves), self.config.combine.grow
+        new = [self._fresh_leaf(slot, params[slot], cells) for slot in range(known, len(params))] if layout.leaf else []
+        made = replace(
+            state,
+            levels=levels,
+            leaves=[*state.leaves, *new],
+            weights=grown(state.weights, self.start_weights, len(layout.layers)),
+            last_weights=grown(state.last_weights, self.start_weights, len(layout.layers)),
+            last_moves=[*state.last_moves, *[STILL] * (len(lr0s) - len(state.last_moves))],
+            tracing=state.tracing and state.tracing.extended(cells.total),
+        )
+        self.adopt(cells, made)
 
     def _grown(self, index: int, level: Level, cells: Cells) -> Level:
         starts, rule = cells.starts(index, self.lr), self.config.hyper_rule
@@ -184,8 +231,8 @@ class RateTree:
         return level.rearranged(starts, rule, after.places_of(index, before).to(cells.device))
 
     def adopt(self, cells: Cells, state: TreeState) -> None:
-        """Go on from a restored state."""
-        self.cells, self.state = cells, state
+        """Go on from a state that was put together elsewhere, whatever was begun with the one before."""
+        self.cells, self._state, self._pending = cells, state, None
 
     # ------------------------------------------------------------------ reading
 

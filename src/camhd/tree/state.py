@@ -22,6 +22,13 @@ class Move(NamedTuple):
     decay: Number = 1.0
 
 
+class Ahead(NamedTuple):
+    """What is known of a step before it touches anything."""
+
+    moves: list[Move]  # by param group
+    restarts: bool  # whether all rates start afresh at it
+
+
 STILL = Move(0.0, 0.0)  # a group that has not moved yet has no hypergradient
 
 Rows: TypeAlias = slice | None  # some rows of a parameter; None: all of it
@@ -92,6 +99,10 @@ class Level:
             new[name][places] = value
         return Level(new["rate"], new["start"], {name: new[f"hyper_{name}"] for name in self.rule})
 
+    def copy(self) -> Level:
+        """The same rates in other memory; where they started never changes."""
+        return Level(self.rates.clone(), self.starts, {name: value.clone() for name, value in self.rule.items()})
+
     def part(self, rows: Rows) -> Level:
         """Some rows of a per-scalar level's tensor; writing to them writes to it."""
         if rows is None:
@@ -101,6 +112,26 @@ class Level:
     def tensors(self) -> dict[str, Tensor]:
         """By name, for a checkpoint."""
         return {"rate": self.rates, "start": self.starts, **{f"hyper_{k}": v for k, v in self.rule.items()}}
+
+
+class Write(NamedTuple):
+    """New rates for a level, or for some rows of a per-scalar level's tensor."""
+
+    level: Level
+    rates: Tensor
+    rule: RuleState
+    where: Tensor | None = None  # whether to take them, decided on the device; None to take them as they are
+    bounds: tuple[float, float | None] = (0.0, None)
+
+    def carry_out(self) -> None:
+        """Write them, within their bounds. Doing it twice changes nothing."""
+        level, where = self.level, self.where
+        if where is None:
+            level.rates.copy_(self.rates)
+        else:
+            level.rates.copy_(torch.where(where, self.rates.clamp(*self.bounds), level.rates))
+        for name, new in self.rule.items():
+            level.rule[name].copy_(new if where is None else torch.where(where, new, level.rule[name]))
 
 
 @dataclass
@@ -129,6 +160,28 @@ class TreeState:
     skipped: Tensor  # how many hyper updates were not finite
     step: int = 0
     tracing: Tracing | None = None  # with a traced rule
+    later: list[Write] = field(default_factory=list)  # of a draft: what its commit does to the leaves
+
+    def draft(self) -> TreeState:
+        """A copy to work on. The leaves are as large as the network, so they are not copied but written `later`."""
+        tracing = self.tracing
+        return TreeState(
+            levels=[level.copy() for level in self.levels],
+            leaves=self.leaves,
+            weights={name: value.clone() for name, value in self.weights.items()},
+            last_weights={name: value.clone() for name, value in self.last_weights.items()},
+            last_moves=self.last_moves,
+            moved=self.moved,
+            skipped=self.skipped.clone(),
+            step=self.step,
+            tracing=None if tracing is None else Tracing(tracing.kappa.clone(), tracing.memory.clone()),
+        )
+
+    def vectors(self) -> list[Tensor]:
+        """All tensors of it but the leaves, in an order that a draft has too."""
+        found = [value for level in self.levels for value in (level.rates, *level.rule.values())]
+        found += [*self.weights.values(), *self.last_weights.values(), self.skipped]
+        return found if self.tracing is None else [*found, self.tracing.kappa, self.tracing.memory]
 
     def all_levels(self) -> Sequence[Level]:
         return [*self.levels, *self.leaves]

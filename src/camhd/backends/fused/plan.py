@@ -6,6 +6,7 @@ Made once for an optimizer and kept as long as its tree stays as it is; each ste
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,8 @@ class Plan:
         put(at.WORK, np.zeros((4, len(self.rates))))
         self.slope = put(at.SLOPE, np.zeros(len(levels) + self.leaf))
         self.beta = put(at.BETA, np.zeros((len(levels), groups)))
+        caps = put(at.CAPS, np.full(len(self.rates), np.inf))
+        self.caps = [caps[first:last] for first, last in pairwise(firsts)]
         high = np.inf if config.max_lr is None else config.max_lr
         put(at.SETTINGS, np.array([config.min_lr, high, config.combine_lr]))
         self.combine = COMBINATIONS.get(type(config.combine), learning.FIXED)

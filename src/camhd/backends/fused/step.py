@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from operator import attrgetter, is_, itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...rules import SGD, AdaBound, Adam, Rule
 from ...rules.base import zeros
-from ...tree import GroupRates, Move, RateTree, Signal
+from ...tree import Ahead, Commit, GroupRates, Move, RateTree, Signal, TreeState, Write
 from . import block as at
 from . import core, learning, tables, threads
 from .plan import Plan, learns_in_kernels
@@ -57,6 +57,14 @@ _NOT_SETTINGS = ("params", "param_names", "last_move")
 _WHOLE_STEP = at.OBSERVE | at.LEARN | at.MOVE
 
 
+class _Begun(NamedTuple):
+    """What is to be noted of a step once the kernels have taken it, or taken back if they have not."""
+
+    step: int
+    skipped: Tensor  # as it was before
+    undo: TreeState | None  # everything as it was before, if the step is a restart
+
+
 class Fused:
     """The fused steps of one optimizer, for as long as its tree and its kind of rule stay the same.
 
@@ -85,7 +93,11 @@ class Fused:
         self.active: list[bool] = []
         self.all_active = False
         self.actives: frozenset[int] = frozenset()
-        self.known_moved: frozenset[int] = frozenset()
+        self.known_moved: frozenset[int] | None = None  # None: look, whatever the tree says
+        self.begun: _Begun | None = None
+        self.made: list[
+            tuple[dict[str, Any], dict[str, Any]]
+        ] = []  # states, and what they get when the kernels have run
         self.readers = [itemgetter(*(name for name in group if name not in _NOT_SETTINGS)) for group in groups]
         self.settings: list[tuple[Any, ...]] = []
         self.settled = False  # whether the groups say nothing that could change without a sign
@@ -103,46 +115,78 @@ class Fused:
         settings = [read(group) for read, group in zip(self.readers, groups, strict=True)]
         if self.settled and settings == self.settings:
             return True
+        self.changed = True  # before they count as known
         self.settings, self.settled = settings, all(_is_settled(value) for values in settings for value in values)
-        self.changed = True
         return kind_of(self.rule, groups) == self.kind
 
     # ------------------------------------------------------------------ one step
 
     def step(self, rates: Callable[[], Sequence[GroupRates]]) -> bool:
         """One step. False if these gradients are not for the kernels; then nothing has been touched."""
+        tree, plan, state = self.tree, self.plan, self.tree.state  # where a step cut short is settled
         keep_alive = self._look_up()
         if keep_alive is None:
             return False
-        tree, plan, state, numbers = self.tree, self.plan, self.tree.state, self.plan.block.numbers
-        decay = float(tree.config.decay(state.step + 1))
+        coming = state.step + 1
+        decay, restarts = float(tree.config.decay(coming)), bool(tree.config.restarts(coming))
         if self.changed or decay != self.moves[0].decay:
             self._note_settings(rates(), decay)
-        moved = tree.begin()
+        moved = state.moved
         if moved is not self.known_moved:
             self._resume(moved, rates())
         together = threads.how_many(plan.scalars)
         if self.in_kernels:
-            state.step += 1
-            if tree.config.restarts(state.step):
-                tree.restart()
-                numbers[at.LOOKS_BACK] = False
-            else:
-                numbers[at.LOOKS_BACK] = bool(moved)
-            plan.team.run(_WHOLE_STEP, together)
-            state.last_moves = self.moves
-            if numbers[at.OUTCOME] == core.NOT_FINITE:
-                state.skipped.add_(1)
-        else:
-            plan.team.run(at.OBSERVE, together)
-            self._let_the_tree_learn(rates(), moved)
-            plan.team.run(at.MOVE, together)
-        self.known_moved = self.actives
-        tree.end(self.known_moved)
+            self._step_in_kernels(coming, moved, restarts, together)
+            return True
+        self.known_moved = None
+        tree.begin()
+        plan.team.run(at.OBSERVE, together)
+        self._hand_out()
+        self._let_the_tree_learn(rates(), moved, restarts)
+        plan.team.run(at.MOVE, together)
+        self._note_moves()
+        return True
+
+    def _step_in_kernels(self, coming: int, moved: frozenset[int], restarts: bool, together: int) -> None:
+        """A step that one call carries out; what is still to be noted then, `finish` notes, now or later."""
+        tree, state, numbers = self.tree, self.state, self.plan.block.numbers
+        undo = _all_of(state) if restarts else None
+        numbers[at.OUTCOME], numbers[at.LOOKS_BACK] = core.NOT_RUN, bool(moved) and not restarts
+        self.known_moved, self.begun = None, _Begun(coming, state.skipped, undo)
+        tree.promise(self)
+        if restarts:
+            tree.restart_now()
+        self.plan.team.run(_WHOLE_STEP, together)
+        tree.settle()
+
+    def finish(self) -> None:
+        """Note the step that the kernels have taken, or take back what was prepared for one that they have not."""
+        state, begun = self.state, self.begun
+        assert begun is not None
+        outcome = self.plan.block.numbers[at.OUTCOME]
+        if outcome == core.NOT_RUN:
+            if begun.undo is not None:
+                Commit(state, begun.undo).finish()
+            return
+        if outcome == core.NOT_FINITE:
+            state.skipped = begun.skipped + 1
+        state.step, state.last_moves = begun.step, self.moves
+        self._hand_out()
+        self._note_moves()
+
+    def _hand_out(self) -> None:
+        """State that was made for this step becomes the optimizer's. Before, a first step cut short has left none."""
+        for state, found in self.made:
+            state.update(found)
+        self.made = []
+
+    def _note_moves(self) -> None:
+        """All that the next step looks back on is in place; the tree hears of it last."""
+        torch.autograd.graph.increment_version(self.params)  # the kernels write behind autograd's back
         for group, remembered in zip(self.groups, self.remembered, strict=True):
             group["last_move"] = remembered
-        torch.autograd.graph.increment_version(self.params)  # the kernels write behind autograd's back
-        return True
+        self.tree.end(self.actives)
+        self.known_moved = self.actives
 
     def _look_up(self) -> list[Tensor] | None:
         """The addresses of this step's gradients, parameters and states; what must stay alive meanwhile."""
@@ -172,6 +216,7 @@ class Fused:
     @torch.no_grad()
     def _look_up_one_by_one(self, grads: list[Tensor | None]) -> list[Tensor] | None:
         """The same where something is new: a parameter without a gradient, other memory, a loaded state."""
+        self.made = []
         dtype, alive, places = self.dtypes[0], [], self.plan.places
         for grad, param, stride, numel in zip(grads, self.params, self.strides, self.numels, strict=True):
             if grad is not None and (
@@ -196,9 +241,10 @@ class Fused:
         self.known_states = list(self.states.values())
         active = [grad is not None for grad in grads]
         if active != self.active:
-            self.active, self.all_active = active, all(active)
+            self.active, self.all_active = [], False  # until all of it is noted
             places[:, tables.ACTIVE] = active
             self.actives = frozenset(slot for slot, takes_part in enumerate(active) if takes_part)
+            self.active, self.all_active = active, all(active)
         return alive
 
     def _note_params(self) -> None:
@@ -214,35 +260,37 @@ class Fused:
         if self.held[slot] is state and all(state.get(n) is t for n, t in zip(names, known, strict=True)):
             return
         plan, places = self.plan, self.plan.places
-        if not state:
-            state.update(self.rule.start(param, self.groups[places[slot, tables.GROUP]]))
-        plan.first[slot] = "momentum_buffer" in names and "momentum_buffer" not in state
+        found = dict(state) if state else self.rule.start(param, self.groups[places[slot, tables.GROUP]])
+        plan.first[slot] = "momentum_buffer" in names and "momentum_buffer" not in found
         for name in names:
-            state[name] = _as_it_lies(state[name], param) if name in state else zeros(param)
-        if "step" in state:
-            plan.steps[slot] = float(state["step"])
-            state["step"] = torch.from_numpy(plan.steps[slot : slot + 1]).reshape(())
-        self.held[slot] = state
+            found[name] = _as_it_lies(found[name], param) if name in found else zeros(param)
+        if "step" in found:
+            plan.steps[slot] = float(found["step"])
+            found["step"] = torch.from_numpy(plan.steps[slot : slot + 1]).reshape(())
         for tensors, name in zip(self.held_tensors, names, strict=True):
-            tensors[slot] = state[name]
+            tensors[slot] = found[name]
         for column, name in zip((tables.A, tables.B, tables.X), self.names, strict=True):
-            places[slot, column] = (state[name] if name else param).data_ptr()
-        if self.tree.state.leaves:
-            leaf = self.tree.state.leaves[slot]
+            places[slot, column] = (found[name] if name else param).data_ptr()
+        if self.state.leaves:
+            leaf = self.state.leaves[slot]
             leaf.rates = _as_it_lies(leaf.rates, param)
             places[slot, tables.R] = leaf.rates.data_ptr()
         else:
             places[slot, tables.R] = param.data_ptr()
+        self.made.append((state, found))
+        self.held[slot] = state
 
     # ------------------------------------------------------------------ what the groups say
 
     def _note_settings(self, rates: Sequence[GroupRates], decay: float) -> None:
         """The groups' options, as numbers for the kernels and as what the next step remembers of this one."""
+        self.changed = True  # until all of it is noted
         self.moves = [Move(group.factor(), decay) for group in rates]
         for row, group, rate, move in zip(self.plan.now, self.groups, rates, self.moves, strict=True):
             self._options(row, group, rate, move)
         for i, partition in enumerate(self.tree.layout.partitions):
             self.plan.beta[i] = [rate.beta(partition.level.name) for rate in rates]
+            self.plan.caps[i][:] = self.cells.least(i, [rate.cap for rate in rates])
         self.remembered = [{name: group[name] for name in self.rule.remembers} for group in self.groups]
         self.changed = False
 
@@ -263,11 +311,11 @@ class Fused:
             row[core.PAPER] = group["bounds"] == "paper"
             row[core.SQRT] = group["decay_bound"] == "sqrt"
         if self.plan.leaf:
-            row[core.OWN_BETA] = rates.beta(self.tree.layout.names[-1])
+            row[core.OWN_BETA], row[core.OWN_CAP] = rates.beta(self.tree.layout.names[-1]), rates.cap
 
     # ------------------------------------------------------------------ the tree's part
 
-    def _let_the_tree_learn(self, rates: Sequence[GroupRates], moved: frozenset[int]) -> None:
+    def _let_the_tree_learn(self, rates: Sequence[GroupRates], moved: frozenset[int], restarts: bool) -> None:
         """The sums to the tree and its κ back: for combinations and hyper rules that the kernels do not know."""
         plan, layout, signal = self.plan, self.tree.layout, Signal()
         learning.gather(plan.places, plan.moved, plan.sums, plan.cell_sums, plan.cell_sums.shape[1], True)
@@ -276,7 +324,7 @@ class Fused:
         for slot in range(len(layout.slots)):
             if slot in moved and plan.places[slot, tables.ACTIVE]:
                 signal.dots[slot], signal.grads[slot], signal.moves[slot] = (part[slot] for part in parts)
-        self._set_kappa(self.tree.advance(signal, rates))
+        self._set_kappa(self.tree.advance(signal, rates, Ahead(self.moves, restarts)))
 
     def _resume(self, moved: frozenset[int], rates: Sequence[GroupRates]) -> None:
         """Take up from what another backend, another process or a step cut short has left."""
@@ -299,6 +347,15 @@ class Fused:
 
     def _set_kappa(self, kappas: Sequence[Tensor]) -> None:
         self.plan.kappa()[0] = torch.cat([kappa.reshape(-1) for kappa in kappas]).numpy()
+
+
+def _all_of(state: TreeState) -> TreeState:
+    """A copy of everything, to come back to; of the leaves, too."""
+    found = state.draft()
+    for leaf in state.leaves:
+        kept = leaf.copy()
+        found.later.append(Write(leaf, kept.rates, kept.rule))
+    return found
 
 
 def _is_settled(value: Any) -> bool:

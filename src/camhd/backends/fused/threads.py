@@ -135,6 +135,7 @@ class Team:
             self.items[:, tables.STOP] - self.items[:, tables.START], 1
         ))  # fmt: skip
         total = work[-1] if len(work) else 0
+        self.threads = 0  # until all of it is noted
         inner = np.searchsorted(work, total * np.arange(1, threads) / threads)
         ranges = np.array([0, *inner, len(self.items)], dtype=np.int64)
         self.block.put(at.RANGES, ranges)
@@ -152,9 +153,19 @@ class Team:
         if do & at.OBSERVE:  # thread 0 changes them over in its own table
             seen[at.KAPPA], seen[at.LAST_KAPPA] = block.numbers[at.LAST_KAPPA], block.numbers[at.KAPPA]
         arrays = (seen, self.control, block, self.keep)
-        _ask_for_help(threads - 1, self.entry.call, seen.ctypes.data, arrays)
-        self.entry.call(block.address)
+        try:
+            _ask_for_help(threads - 1, self.entry.call, seen.ctypes.data, arrays)
+            self.entry.call(block.address)
+        except BaseException:
+            _send_away(self.control)
+            raise
 
 
 def _new_control(threads: int) -> np.ndarray[Any, Any]:
     return np.zeros(passes.COUNTERS + 2 * passes.LINE * threads, dtype=np.int64)
+
+
+def _send_away(control: np.ndarray[Any, Any]) -> None:
+    """Let helpers go that wait for a step which was cut short before it began: nothing is left to be taken."""
+    control[passes.COUNTERS :] = np.iinfo(np.int64).max // 2
+    control[passes.PHASE] = passes.MOVING

@@ -11,8 +11,8 @@ already on the disk, `describe` and `verify` say what is here.
             ...
 
 `published` lists the files with their hashes and addresses, `places` finds them, `formats` reads them (`idx`, `cifar`,
-`svhn`; `archives` and `pickles` open what must not be trusted), `bundled` and `text` are what ships with other
-packages.
+`svhn`; `archives` and `pickles` open what must not be trusted), `bundled`, `text` and `docstrings` are what ships with
+other packages and with Python, `synthetic` is computed.
 """
 
 from .adding import add

@@ -34,7 +34,7 @@ def add(name: str, path: Path | str, note: str | None = None, folder: Path | str
     """
     choose_a("data set", name, NAMES)
     if name in BUNDLED:
-        raise ValueError(f"{name!r} comes with scikit-learn; there is nothing to add.")
+        raise ValueError(f"{name!r} needs no files; there is nothing to add.")
     if note is not None and not note.strip():
         raise ValueError("'note' must say what the files are, got an empty one.")
     source, contents = _source(name, Path(path).expanduser(), folder)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..choices import choose_a
-from . import bundled, options, places, text
+from . import bundled, docstrings, options, places, synthetic, text
 from .errors import DataError
 from .examples import Dataset, Task, from_tensors
 from .formats import FORMATS
@@ -82,9 +82,29 @@ ABOUT: Mapping[str, About] = {
         "https://docs.python.org/3/reference/",
         "PSF licence",
     ),
+    "docstrings": About(
+        "docstrings of Python's standard library, character by character",
+        "language",
+        None,
+        None,
+        "https://docs.python.org/3/library/",
+        "PSF licence",
+    ),
+    "quadratic": About(
+        "an ill-conditioned quadratic: a linear regression", "regression", 256, 256, "computed", "none needed"
+    ),
+    "noisy-quadratic": About(
+        "the same with noise in the training set", "regression", 4096, 4096, "computed", "none needed"
+    ),
 }
 NAMES: tuple[str, ...] = tuple(ABOUT)
-BUNDLED = {"digits": bundled.digits, "diabetes": bundled.diabetes}
+BUNDLED = {
+    "digits": bundled.digits,
+    "diabetes": bundled.diabetes,
+    "docstrings": docstrings.dataset,
+    "quadratic": synthetic.quadratic,
+    "noisy-quadratic": synthetic.noisy_quadratic,
+}
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -120,8 +140,10 @@ def load(name: str, folder: Path | str | None = None) -> Dataset:
     ValueError: there is no data set 'digets'; did you mean 'digits'? The choices are digits, mnist, ...
     """
     plain, option = split_name(name)
-    if option and plain != "text":
+    if option and plain not in options.TEXTS:
         return options.apply(load(plain, folder), option)
+    if plain == "docstrings":
+        return docstrings.dataset(name, _length(option))
     if plain in BUNDLED:
         return BUNDLED[plain]()
     if plain == "text" and places.locate(places.copies(plain, places.data_folder(folder))) is None:

@@ -9,17 +9,20 @@ from torch import Tensor
 
 from .examples import Dataset, from_tensors
 
+TEXTS = ("text", "docstrings")
+WHOLE = ("diabetes", "quadratic", "noisy-quadratic")  # of which no part can be had
+
 
 def check(name: str, plain: str, option: str, examples: int | None) -> None:
     """Refuse an option that there is not; `examples` are those of the training set, None if nobody knows."""
-    if plain == "text" and option.isdecimal():
+    if plain in TEXTS and option.isdecimal():
         return
     if plain == "digits" and (size := re.fullmatch(r"(\d+)x(\d+)", option)):
         height, width = int(size[1]), int(size[2])
         if height == width and height and height % 8 == 0:
             return
         raise ValueError(f"{name!r}: the option must be as wide as high and a multiple of 8, as in digits:32x32.")
-    if plain not in ("text", "diabetes") and option.isdecimal() and 0 < int(option) <= (examples or int(option)):
+    if plain not in (*TEXTS, *WHOLE) and option.isdecimal() and 0 < int(option) <= (examples or int(option)):
         return
     raise ValueError(
         f"{name!r} has an option that there is not. There are mnist:6000, the first 6,000 of the training images (as "

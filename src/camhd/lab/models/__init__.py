@@ -8,7 +8,7 @@ from .catalog import NAMES, describe, find
 from .ffnn import ffnn, logistic
 from .lenet import LeNet5, lenet5
 from .recurrent import CharacterModel, gru, lstm
-from .resnet import BasicBlock, ResNet, resnet18, resnet34
+from .resnet import BasicBlock, ResNet, resnet8, resnet18, resnet34
 from .transformer import (
     TRANSFORMER_50M,
     TRANSFORMER_SMALL,
@@ -38,6 +38,7 @@ __all__ = [
     "lenet5",
     "logistic",
     "lstm",
+    "resnet8",
     "resnet18",
     "resnet34",
     "transformer",

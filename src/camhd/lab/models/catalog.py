@@ -13,7 +13,7 @@ from ..choices import choose
 from .ffnn import ffnn, logistic
 from .lenet import lenet5
 from .recurrent import gru, lstm
-from .resnet import resnet18, resnet34
+from .resnet import resnet8, resnet18, resnet34
 from .transformer import TransformerShape, transformer
 
 Build = Callable[[], nn.Module]
@@ -162,6 +162,7 @@ KINDS = {
     "ffnn": Kind("ffnn[:sizes]", "feed-forward, hidden layers 100,100 unless sizes are given", _ffnn),
     "logistic": Kind("logistic", "no hidden layer: logistic or linear regression", _logistic),
     "lenet5": Kind("lenet5", "LeNet-5 for images of 28 × 28 or 32 × 32", _lenet5),
+    "resnet8": Kind("resnet8[:width]", "ResNet-8 for small images", partial(_resnet, resnet8)),
     "resnet18": Kind("resnet18[:width]", "ResNet-18 for small images", partial(_resnet, resnet18)),
     "resnet34": Kind("resnet34[:width]", "ResNet-34 for small images", partial(_resnet, resnet34)),
     "lstm": Kind("lstm[:width[,depth]]", "LSTM character model, 128,1", partial(_recurrent, lstm)),

@@ -31,11 +31,21 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A ResNet of basic blocks for small images: a 3 × 3 stem without pooling, four stages."""
+    """A ResNet of basic blocks for small images: a 3 × 3 stem without pooling, then stages of blocks.
 
-    def __init__(self, blocks: Sequence[int], classes: int = 10, width: float = 1.0, colours: int = 3) -> None:
+    Args:
+        blocks: how many of them each stage has.
+        classes: of images.
+        width: a factor on the number of channels.
+        colours: those of an image.
+        base: the channels of the first stage; each further one has twice as many.
+    """
+
+    def __init__(
+        self, blocks: Sequence[int], classes: int = 10, width: float = 1.0, colours: int = 3, base: int = 64
+    ) -> None:
         super().__init__()
-        channels = [max(1, round(width * base)) for base in (64, 128, 256, 512)]
+        channels = [max(1, round(width * base * 2**stage)) for stage in range(len(blocks))]
         self.conv1 = nn.Conv2d(colours, channels[0], 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(channels[0])
         stages, inputs = [], channels[0]
@@ -44,15 +54,29 @@ class ResNet(nn.Module):
             sizes = [inputs] + [outputs] * (count - 1)
             stages.append(nn.Sequential(*(BasicBlock(i, outputs, s) for i, s in zip(sizes, strides, strict=True))))
             inputs = outputs
-        self.layer1, self.layer2, self.layer3, self.layer4 = stages
+        self.stages = [f"layer{number}" for number in range(1, len(stages) + 1)]
+        for name, stage_of_blocks in zip(self.stages, stages, strict=True):
+            self.add_module(name, stage_of_blocks)
         self.fc = nn.Linear(inputs, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of images, usually of 32 × 32."""
         x = self.bn1(self.conv1(images)).relu()
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        for name in self.stages:
+            x = self.get_submodule(name)(x)
         logits: Tensor = self.fc(x.mean(dim=(2, 3)))
         return logits
+
+
+def resnet8(classes: int = 10, width: float = 1.0, colours: int = 3) -> ResNet:
+    """The smallest of the ResNets that were made for CIFAR: three stages of one block, 16, 32 and 64 channels.
+
+    >>> sum(p.numel() for p in resnet8().parameters())
+    78042
+
+    Reference: He et al., Deep Residual Learning for Image Recognition, 2016, section 4.2, with n = 1.
+    """
+    return ResNet((1, 1, 1), classes, width, colours, base=16)
 
 
 def resnet18(classes: int = 10, width: float = 1.0, colours: int = 3) -> ResNet:

@@ -58,6 +58,11 @@ class Driver:
         """Evaluation begins."""
         self._mode("eval")
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the model is evaluated at other weights than it is trained at."""
+        return callable(getattr(self.optimizer, "eval", None))
+
     def _mode(self, name: str) -> None:
         switch = getattr(self._torch, name, None)
         if callable(switch):

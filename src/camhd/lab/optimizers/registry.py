@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from .entry import Entry, Package, option_names
 SGD_LR, SGDN_LR, ADAM_LR = {"lr": 0.1}, {"lr": 0.01, "momentum": 0.9, "nesterov": True}, {"lr": 1e-3}
 SGD_BETA, SGDN_BETA, ADAM_BETA = {"hyper_lr": 1e-3}, {"hyper_lr": 1e-4}, {"hyper_lr": 1e-7}
 MULTIPLICATIVE = {"hyper_rule": "multiplicative"}
+LONG_HORIZON = {"hyper_rule": "long_horizon"}
 LEVELS = {2: ("global", "layer"), 3: ("global", "layer", "unit")}
 
 
@@ -61,7 +62,9 @@ def entries() -> list[Entry]:
 
 @cache
 def _registry() -> dict[str, Entry]:
-    return {entry.name: entry for entry in (*_torch(), *_hypergradient(), *_baselines(), *_camhd(), *_peers())}
+    return {
+        entry.name: entry for entry in (*_torch(), *_hypergradient(), *_baselines(), *_camhd(), *_default(), *_peers())
+    }
 
 
 def _paper(name: str) -> dict[str, Mapping[str, Any]]:
@@ -121,7 +124,20 @@ def _camhd() -> Iterator[Entry]:
     ):
         for count, levels in LEVELS.items():
             full, shown = f"{name}-cam-hd-{count}", f"{label}-CAM-HD, {count} levels"
-            yield _own(full, shown, kind, extra, **defaults, levels=levels)
+            # The paper's form knows of no limit to a rate's change, whatever the defaults of the classes.
+            exact = partial(kind, max_change=None)
+            yield Entry(full, shown, exact, option_names(kind, 1, extra), {**defaults, "levels": levels}, _paper(full))
+
+
+def _default() -> Iterator[Entry]:
+    """The rule that needs no tuning, with lr as the only argument; and the same with other levels than its own."""
+    extra = HyperOptions.__annotations__
+    yield _own("adam-default", "camhd Adam", Adam, extra, **ADAM_LR, **LONG_HORIZON)
+    yield _own("sgdn-default", "camhd SGDN", SGD, extra, **SGDN_LR, **LONG_HORIZON)
+    for name, words, levels in (("1", "one level", ("global",)), ("3", "three levels", LEVELS[3])):
+        yield _own(
+            f"adam-default-{name}", f"camhd Adam, {words}", Adam, extra, **ADAM_LR, **LONG_HORIZON, levels=levels
+        )
 
 
 def _peers() -> Iterator[Entry]:

@@ -23,6 +23,7 @@ class Problem:
         batch_size: examples in a step; None for the paper's.
         augment: None, "crop-flip" or "crop-flip-cutout".
         dtype: "float32", "float64", or "bfloat16".
+        loss_scale: a factor on the loss before its gradient is taken.
     """
 
     title: str
@@ -32,6 +33,7 @@ class Problem:
     batch_size: int | None = None
     augment: str | None = None
     dtype: str = "float32"
+    loss_scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,9 @@ class Grid:
         seeds: how many.
         rates_every: steps between two lines of rates; None for about a hundred in a run.
         stop_loss: a training loss at which runs stop.
+        first_seed: the others follow it.
+        paper: whether methods have the paper's settings for the model, and problems its batch size, unless told
+            otherwise.
     """
 
     name: str
@@ -70,6 +75,13 @@ class Grid:
     seeds: int = 10
     rates_every: int | None = None
     stop_loss: float | None = None
+    first_seed: int = 0
+    paper: bool = True
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds themselves."""
+        return range(self.first_seed, self.first_seed + self.seeds)
 
     def item(self, problem: Problem, method: Method, seed: int) -> Item:
         """One run."""
@@ -85,14 +97,15 @@ class Grid:
             augment=problem.augment,
             schedule=method.schedule,
             dtype=problem.dtype,
+            loss_scale=problem.loss_scale,
             rates_every=self.rates_every,
             stop_loss=self.stop_loss,
-            paper=True,
+            paper=self.paper,
         )
 
     def items(self) -> Iterator[Item]:
         """All runs, seed by seed: whoever stops early has something of everything."""
-        for seed in range(self.seeds):
+        for seed in self.seed_numbers:
             for problem in self.problems:
                 for method in self.methods:
                     yield self.item(problem, method, seed)

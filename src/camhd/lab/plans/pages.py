@@ -51,7 +51,7 @@ def study(found: Results) -> Study:
     shown = [replace(task, methods=[one for one in task.methods if one.runs]) for task in found.tasks.values()]
     return Study(
         title=f"{found.plan.title} ({found.scale})",
-        tasks=[task for task in shown if task.methods],
+        tasks=[task for task in shown if task.methods and found.plan.details],
         problems=found.problems,
         published=_published(found),
         remarks=remarks(found),
@@ -88,13 +88,20 @@ def remarks(found: Results) -> list[str]:
     """What a reader must know before the numbers."""
     plan = found.plan
     said = [plan.about]
-    reduced = plan.reduced(found.scale)
+    reduced = plan.reduced(found.scale) if plan.details else _seeds(found)
     if reduced:
         said.append(f"What is not as in the {plan.source}: {' '.join(reduced)}")
     said += plan.silent
     if found.missing:
         said.append(f"{found.missing} runs of this plan have not been made yet; the same command goes on with them.")
     return said
+
+
+def _seeds(found: Results) -> list[str]:
+    """Where a plan has too many problems for a sentence on each, a table of its own says what became of them."""
+    pairs = [(one.seeds, full.seeds) for one, full in zip(found.grids, found.plan.grids, strict=True) if one.problems]
+    words = dict.fromkeys(f"{few} seeds instead of {many}" for few, many in pairs if few != many)
+    return [f"{'; '.join(words)}. The table of the tasks says what else."] if words else []
 
 
 def _published(found: Results) -> list[Published]:

@@ -56,6 +56,7 @@ class Plan:
         sections: what its report shows; each makes one section from the results, or None.
         claims: what it says, as tests.
         curves: whether learning curves are wanted as files too.
+        details: whether the report shows every run below its sections; False where there are thousands.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Plan:
     sections: tuple[Callable[[Results], Section | None], ...] = ()
     claims: tuple[Claim, ...] = ()
     curves: bool = True
+    details: bool = True
 
     def at(self, scale: str) -> tuple[Grid, ...]:
         """What is trained at a scale."""

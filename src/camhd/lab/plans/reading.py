@@ -120,7 +120,7 @@ def _places(grids: tuple[Grid, ...], tasks: Mapping[tuple[str, str], Task]) -> d
         for row in grid.methods:
             method = Method(row.label, {}, name=row.label)
             task.methods.append(method)
-            for seed in range(grid.seeds):
+            for seed in grid.seed_numbers:
                 places.setdefault(key_of(grid.item(problem, row, seed)), []).append(method)
     return places
 

@@ -1,118 +1,108 @@
-"""Final accuracy against the initial learning rate, from 1e-6 to 1."""
+"""Does the default need tuning? Many tasks, every initial learning rate from 1e-6 to 1, and what others do there."""
 
 from __future__ import annotations
 
-from ..report import Section
-from .claims import Check, Claim, compare
-from .grid import Grid, Method, Problem
+from collections.abc import Sequence
+from dataclasses import replace
+
+from . import robustness_details as details
+from . import robustness_methods as m
+from . import robustness_sections as sections
+from . import robustness_tasks as t
+from .grid import Grid, Method
 from .plan import Plan
-from .reading import Results
+from .robustness_claims import CLAIMS
+from .robustness_tasks import Task
 from .scale import Change
-from .sections import along
 
-RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-FFNN, LENET = "FFNN(100, 100) on MNIST", "LeNet-5 on MNIST"
-ADAM = {"Adam": "adam", "Adam-HD": "adam-hd", "Adam-CAM-HD, 2 levels": "adam-cam-hd-2"}
-SGD = {"SGD": "sgd", "SGD-HD": "sgd-hd", "SGD-CAM-HD, 2 levels": "sgd-cam-hd-2"}
-FAMILIES = {**ADAM, **SGD}
+SEED, TUNING_SEED = 100, 50  # none of those by which the rule was made, and none of the other
+EVERY = 50  # steps between two lines of rates
 
 
-def label(name: str, rate: float) -> str:
-    """What a cell is called."""
-    return f"{name}, lr {rate:g}"
+def _grid(name: str, tasks: Sequence[Task], methods: tuple[Method, ...]) -> Grid:
+    problems = tuple(task.problem for task in tasks)
+    return Grid(name, problems, methods, seeds=5, rates_every=EVERY, first_seed=SEED, paper=False)
 
 
-def _methods() -> tuple[Method, ...]:
-    """A floor at 0 for HD: without it most runs from large rates only tell that the rate became negative."""
-    floor = {"adam-hd": {"faithful": False, "hyper_lr": 1e-7}}
-    return tuple(
-        Method(label(name, rate), optimizer, {"lr": rate, **floor.get(optimizer, {})})
-        for name, optimizer in FAMILIES.items()
-        for rate in RATES
-    )
+# In the order of their importance, which is the order of the runs.
+GRIDS = (
+    _grid("tasks", t.TASKS, m.methods(*m.FIRST)),
+    _grid("peers", t.TASKS, m.methods(*m.PEERS)),
+    _grid(
+        "scales", t.SCALED, m.methods(replace(m.DEFAULT, rates=m.ENDS), *(replace(one, rates=(1e-2,)) for one in m.SGD))
+    ),
+    _grid("sizes", t.SIZES, m.methods(*m.FIRST)),
+    _grid("levels", t.TASKS, m.methods(*m.LEVELS)),
+    _grid("sgd", t.TASKS, m.methods(*m.SGD)),
+    _grid("scheduled", t.TASKS, m.methods(*m.SCHEDULED)),
+    replace(_grid("tuning", t.TASKS, m.methods(*m.SCHEDULED)), seeds=1, first_seed=TUNING_SEED),
+    _grid("rest", t.TASKS, m.methods(*m.REST)),
+    _grid("starts", t.TASKS, m.methods(*m.STARTS)),
+)
 
+# Sizes at which a run takes seconds on one core.
+SMALL = {
+    "mnist": "mnist:10000",
+    "svhn": "svhn:10000",
+    "fashion-mnist": "fashion-mnist:10000",
+    "cifar10": "cifar10:10000",
+    "FFNN on MNIST, batches of 1,024": "mnist:20000",
+    "Deep FFNN on Fashion-MNIST, batches of 1,024": "fashion-mnist:20000",
+}
+SHORT = {
+    "Logistic regression on MNIST": 4,
+    "FFNN on MNIST": 4,
+    "LeNet-5 on MNIST": 3,
+    "LeNet-5 on CIFAR-10": 3,
+    "LeNet-5 on SVHN": 3,
+    "LeNet-5 on Fashion-MNIST": 3,
+    "Deep FFNN on Fashion-MNIST": 5,
+    "Two-layer LSTM on docstrings": 1,
+    "ResNet-8 on CIFAR-10": 1,
+    "LSTM on text": 2,
+    "GRU on text": 1,
+    "Transformer on text": 1,
+    "FFNN on MNIST, batches of 16": 2,
+    "FFNN on MNIST, batches of 1,024": 10,
+    "Deep FFNN on Fashion-MNIST, batches of 1,024": 10,
+    "LSTM on text, batches of 256": 6,
+    "FFNN on MNIST, long": 20,
+    "Transformer on text, long": 4,
+}
+SHORT |= {task.title: SHORT[task.of] for task in t.SCALED if task.of in SHORT}
+CPU = Change(seeds=3, epochs=SHORT, data=SMALL, models={"resnet8": "resnet8:0.25"})
 
-def _finals(found: Results, problem: str, name: str) -> list[tuple[float, list[float]]]:
-    points = [(rate, found.finals("rates", problem, label(name, rate))) for rate in RATES]
-    return [(rate, values) for rate, values in points if values]
-
-
-def _charts(found: Results) -> Section:
-    charts = [
-        along(
-            f"{problem.title}, {title}",
-            "initial learning rate",
-            {name: _finals(found, problem.title, name) for name in names},
-            log_x=True,
-        )
-        for problem in found.grid("rates").problems
-        for title, names in (("Adam", ADAM), ("SGD", SGD))
-    ]
-    text = "Test accuracy after the last epoch: mean over runs, with a band of one standard error to either side."
-    return Section("Final accuracy against the initial learning rate", (text,), (), charts)
-
-
-def _mean_over_rates(found: Results, problem: str, name: str) -> list[float]:
-    """For every seed, the mean accuracy over all rates: what one gets who does not tune."""
-    columns = [values for _, values in _finals(found, problem, name)]
-    return [sum(row) / len(row) for row in zip(*columns, strict=False)] if len(columns) == len(RATES) else []
-
-
-def _less_sensitive(found: Results, first: str, second: str) -> list[Check]:
-    return [
-        compare(
-            f"{problem.title}: mean over all rates, {first} − {second}",
-            _mean_over_rates(found, problem.title, first),
-            _mean_over_rates(found, problem.title, second),
-            percent=True,
-        )
-        for problem in found.grid("rates").problems
-    ]
-
+# What ships with scikit-learn, and few methods from few rates.
+TWO = (t.DIGITS, t.DIABETES)
+FEW = (m.DEFAULT, m.HD, m.SGDN_DEFAULT, m.SGDN, m.ONE_LEVEL, m.THREE_LEVELS)
+SMOKE = Change(
+    seeds=2,
+    epochs={t.DIGITS: 3, t.DIABETES: 10},
+    batch_size=dict.fromkeys(TWO, 32),
+    problems=TWO,
+    methods=[*(family.label(rate) for family in FEW for rate in m.ENDS), *(one.label for one in m.ADAM.methods)],
+)
+SMOKE_SCALES = replace(
+    SMOKE, epochs={"": 3}, batch_size={"": 32}, problems=[task.title for task in t.SCALED if task.of == t.DIGITS]
+)
+LEFT_OUT = Change(problems=())
 
 PLAN = Plan(
     name="robustness",
-    title="Final accuracy against the initial learning rate",
-    about="How much the initial learning rate matters, with and without learned rates. The paper has no such "
-    "experiment.",
-    places=("Sec:5.4.1",),
-    grids=(
-        Grid(
-            "rates",
-            problems=(Problem(FFNN, "ffnn:100,100", "mnist", epochs=30), Problem(LENET, "lenet5", "mnist", epochs=10)),
-            methods=_methods(),
-        ),
-    ),
-    cpu={"": Change(seeds=3, epochs={FFNN: 10, LENET: 5})},
+    title="Does the default need tuning?",
+    about="camhd's default rule and its opponents on many tasks, from initial learning rates of 1e-6 to 1. The paper "
+    "has no such experiment.",
+    places=(),
+    grids=GRIDS,
+    cpu={"": CPU, "tuning": replace(CPU, seeds=1)},
     smoke={
-        "": Change(
-            seeds=2,
-            epochs={FFNN: 3},
-            models={"ffnn:100,100": "ffnn:32,32"},
-            data={"mnist": "digits"},
-            problems=(FFNN,),
-        )
+        **{grid.name: LEFT_OUT for grid in GRIDS},
+        **dict.fromkeys(("tasks", "peers", "levels", "sgd"), SMOKE),
+        "scales": SMOKE_SCALES,
     },
-    silent=(
-        "Adam-HD and SGD-HD are kept at rates of 0 or above. β is that of the paper's tables, or of the library's "
-        "defaults where they have none, and the same for all initial rates.",
-    ),
-    sections=(_charts,),
-    claims=(
-        Claim(
-            "HD is much less sensitive to the choice of the initial learning rate than the same algorithm without.",
-            "README of Baydin et al.",
-            lambda found: [*_less_sensitive(found, "Adam-HD", "Adam"), *_less_sensitive(found, "SGD-HD", "SGD")],
-        ),
-        Claim(
-            "That hyper-parameters are tuned does not mean that the performance is sensitive to each of them: with "
-            "CAM-HD, the initial rate matters less than without.",
-            "Sec:5.4.1",
-            lambda found: [
-                *_less_sensitive(found, "Adam-CAM-HD, 2 levels", "Adam"),
-                *_less_sensitive(found, "SGD-CAM-HD, 2 levels", "SGD"),
-            ],
-        ),
-    ),
+    source="full study",
+    sections=(sections.summary, sections.by_task, details.lost, details.levels, details.sizes, details.tasks),
+    claims=CLAIMS,
+    details=False,
     curves=False,
 )

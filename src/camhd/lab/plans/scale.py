@@ -16,7 +16,8 @@ MANY = 4  # more than these are counted and not named
 class Change:
     """What a scale does differently from the paper; what is not named stays the paper's.
 
-    Mappings are by the title of a problem, with "" for all others.
+    Mappings are by the title of a problem, with "" for all others. Those of models and data are by the title or by the
+    paper's own.
 
     Args:
         seeds: how many.
@@ -56,8 +57,8 @@ class Change:
     def _problem(self, problem: Problem) -> Problem:
         return replace(
             problem,
-            model=self.models.get(problem.model, problem.model),
-            data=self.data.get(problem.data, problem.data),
+            model=self.models.get(problem.title, self.models.get(problem.model, problem.model)),
+            data=self.data.get(problem.title, self.data.get(problem.data, problem.data)),
             epochs=_of(self.epochs, problem.title, problem.epochs),
             batch_size=_of(self.batch_size, problem.title, problem.batch_size),
             augment=problem.augment if self.augment else None,
@@ -74,6 +75,8 @@ def _of(values: Mapping[str, Any], title: str, otherwise: Any) -> Any:
 
 def differences(paper: Grid, grid: Grid) -> list[str]:
     """What was reduced or exchanged, in words: the two grids are compared, nothing is written twice."""
+    if paper.problems and not grid.problems:
+        return ["left out"]
     found = []
     if grid.seeds != paper.seeds:
         found.append(f"{grid.seeds} seed{'s' * (grid.seeds != 1)} instead of {paper.seeds}")

@@ -119,3 +119,16 @@ def holm(values: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(order) - rank) * values[i]))
         found[i] = least
     return found
+
+
+def sign_test(more: int, less: int) -> float:
+    """The two-sided p-value of so many differences above and below zero, if either is as likely; nan of none.
+
+    >>> sign_test(9, 0), sign_test(2, 3), sign_test(0, 0)
+    (0.00390625, 1.0, nan)
+    """
+    count = more + less
+    if not count:
+        return math.nan
+    tail = sum(math.comb(count, k) for k in range(max(more, less), count + 1)) / 2**count
+    return float(min(1.0, 2 * tail))

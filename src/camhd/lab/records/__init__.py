@@ -10,16 +10,18 @@ A run that failed in a sweep has a `failure.txt` with its traceback in place of 
 `load` reads runs back (into pandas, if wanted), `read` reads one; `InFolder` writes one.
 """
 
+from .checkpoint import CheckpointError
 from .config import FORMAT, RunConfig
 from .environment import environment
-from .files import RunLockedError
+from .files import DiskError, RunLockedError
 from .read import find, load, read
 from .run import Run, Runs, metrics_of
-from .write import CheckpointError, InFolder, InMemory, Record
+from .write import InFolder, InMemory, Record
 
 __all__ = [
     "FORMAT",
     "CheckpointError",
+    "DiskError",
     "InFolder",
     "InMemory",
     "Record",

@@ -29,7 +29,10 @@ def from_json(text: str) -> Any:
     >>> from_json('{"loss":"nan"}')
     {'loss': nan}
     """
-    return json.loads(_VALUE.sub(lambda found: _WORDS[found[1]], text))
+    try:
+        return json.loads(_VALUE.sub(lambda found: _WORDS[found[1]], text))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def plain(value: Any) -> Any:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
-import torch
-
 from . import files
+from .checkpoint import CheckpointError, dump, load
 from .config import RunConfig
 from .read import CHECKPOINT, CONFIG, HISTORY, RESULT, read, read_config
 from .run import Run, run_from_lines
 from .text import from_json, to_json
-
-
-class CheckpointError(ValueError):
-    """A run cannot go on from its checkpoint."""
 
 
 class Record(Protocol):
@@ -77,6 +71,7 @@ class InFolder:
     Raises:
         FileExistsError: when there is a record already, and neither `resume` nor `overwrite` is given.
         RunLockedError: when another process works on this run.
+        DiskError: when the disk refuses to be written, now or later; what was written before is whole.
     """
 
     def __init__(self, parent: str | Path, config: RunConfig, resume: bool = False, overwrite: bool = False) -> None:
@@ -92,12 +87,17 @@ class InFolder:
         return (self.path / RESULT).exists()
 
     def __enter__(self) -> InFolder:
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock.__enter__()
         try:
-            self._open()
+            with files.telling(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            self._lock.__enter__()
+            try:
+                self._open()
+            except BaseException:
+                self._lock.__exit__(None, None, None)
+                raise
         except BaseException:
-            self._lock.__exit__(None, None, None)
+            self._remove_empty()
             raise
         return self
 
@@ -106,14 +106,23 @@ class InFolder:
         exists = (self.path / CONFIG).exists()
         if exists and not self._overwrite:
             self._check()
-        if not exists or self._overwrite:
-            for name in (RESULT, CHECKPOINT, HISTORY):  # the result first: what is left is never taken for finished
-                (self.path / name).unlink(missing_ok=True)
-            files.write(self.path / CONFIG, self._config.to_json(), last=False)  # without it there is no run yet
-        if self.finished:
-            (self.path / CHECKPOINT).unlink(missing_ok=True)
-        else:
-            self._history = (self.path / HISTORY).open("ab")
+        if not exists or self._overwrite:  # without a configuration there is no run yet
+            files.write(self.path / CONFIG, self._config.to_json(), last=False, before=self._remove_old)
+        with files.telling(self.path / HISTORY):
+            if self.finished:
+                (self.path / CHECKPOINT).unlink(missing_ok=True)
+            else:
+                self._history = (self.path / HISTORY).open("ab", buffering=0)
+
+    def _remove_old(self) -> None:
+        """Only when the disk has taken the new configuration. The result first: what is left never looks finished."""
+        for name in (RESULT, CHECKPOINT, HISTORY):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _remove_empty(self) -> None:
+        if not (self.path / CONFIG).exists():
+            with contextlib.suppress(OSError):  # somebody may have begun it meanwhile
+                self.path.rmdir()
 
     def _check(self) -> None:
         if not self._resume:
@@ -136,24 +145,19 @@ class InFolder:
         if self._history is not None:
             self._history.close()
         self._lock.__exit__(kind, error, trace)
-        if not (self.path / CONFIG).exists():
-            with contextlib.suppress(OSError):  # somebody may have begun it meanwhile
-                self.path.rmdir()
+        self._remove_empty()
 
     def append(self, line: dict[str, Any]) -> None:
-        self._file.write(to_json(line).encode() + b"\n")
-        self._file.flush()
+        files.append(self._file, self.path / HISTORY, to_json(line).encode() + b"\n")
 
     def save(self, state: dict[str, Any]) -> None:
         length = self._sync()
-        files.write_with(self.path / CHECKPOINT, lambda file: torch.save({**state, "history": length}, file))
+        files.write_with(self.path / CHECKPOINT, lambda file: dump({**state, "history": length}, file))
 
     def restore(self) -> dict[str, Any] | None:
         path = self.path / CHECKPOINT
-        state: dict[str, Any] | None = None
-        if path.exists():
-            state = _load(path)
-        length = 0 if state is None else int(state.pop("history"))
+        state = load(path) if path.exists() else None
+        length = 0 if state is None else state.pop("history")
         if self._file.seek(0, os.SEEK_END) < length:
             raise CheckpointError(
                 f"{str(self.path / HISTORY)!r} is shorter than at the last checkpoint, so the run cannot go on; "
@@ -180,22 +184,12 @@ class InFolder:
 
     def _sync(self) -> int:
         """Everything that was appended is on the disk; gives the length."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self._file.tell()
+        with files.telling(self.path / HISTORY):
+            os.fsync(self._file.fileno())
+        return self._file.seek(0, os.SEEK_END)
 
     @property
     def _file(self) -> BinaryIO:
         if self._history is None:
             raise RuntimeError(f"The run in {str(self.path)!r} is finished, or not open.")
         return self._history
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise CheckpointError(
-            f"{str(path)!r} cannot be read, so the run cannot go on; give 'overwrite' to begin again. ({error})"
-        ) from error
-    return state

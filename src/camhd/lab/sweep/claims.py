@@ -14,7 +14,6 @@ newer generation, after a pause that was longer than the lease, has lost the run
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import platform
@@ -25,11 +24,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..records.files import take
+from ..records.files import HELD, take, telling
 
 BEAT = 5.0  # seconds between two beats
 LEASE = 60.0  # seconds without a beat after which a claim of another machine is dead; more than file systems cache
-HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # a lock that another has
 
 
 def now() -> float:
@@ -156,17 +154,24 @@ class Claims:
             about: what the claim says of its owner.
             after: the generation whose owner is known to be dead.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        with telling(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
         newest = self.look(run)
         if newest is not None and newest.alive is not False and newest.generation != after:
             return None
         path = self._folder / f"{run}.{(newest.generation if newest else 0) + 1}"
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            return None
-        _lock(handle)
-        return Claim(path, handle, about)
+        with telling(path):
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:
+                return None
+            _lock(handle)
+            try:
+                return Claim(path, handle, about)
+            except OSError:
+                path.unlink(missing_ok=True)
+                os.close(handle)
+                raise
 
     def look(self, run: str) -> Seen | None:
         """The newest claim of a run."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..records import InFolder, Run, RunConfig, RunLockedError, read
-from ..records.files import write
+from ..records.files import telling, write
 from ..records.read import CONFIG, FAILURE, RESULT
 from ..records.text import from_json
 from ..train import Job, Watcher, execute
@@ -160,7 +160,8 @@ class Folder:
 
     def put(self, name: str, text: str) -> None:
         path = self._folder / HIDDEN / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with telling(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
         write(path, text)
 
     def get(self, name: str) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from ..records import Run
+from ..records import DiskError, Run
 from ..train import own
 from ..train.run import MINUTES
 from .board import Board, Planned
@@ -213,6 +213,8 @@ class _Rounds:
         left = len(self._board.left)
         try:
             reports = self._pool.carry_out(tasks, alone)
+        except DiskError as error:  # which the next run would find full, too
+            raise EngineError(str(error)) from error
         except Exception as error:
             self._watcher.broken(error)
             self._board.look()

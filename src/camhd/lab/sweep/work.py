@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from ..records import CheckpointError, Run, RunConfig, RunLockedError
+from ..records import CheckpointError, DiskError, Run, RunConfig, RunLockedError
 from ..train import Progress, Watcher, own
 from .claims import BEAT, LEASE, about_me, now
 from .places import Held, Place, place
@@ -114,8 +114,8 @@ def _attempts(task: Task, at: Place, pulse: Pulse) -> str | None:
     for _ in range(task.retries + 1):
         try:
             at.work(job_like(task.item, task.config), begin_again, task.minutes, pulse)
-        except RunLockedError:
-            raise
+        except (RunLockedError, DiskError):
+            raise  # neither is the run's fault
         except Exception as error:
             failure = traceback.format_exc()
             begin_again = isinstance(error, CheckpointError)

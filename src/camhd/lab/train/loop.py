@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from ..data import Batches
 from ..optimizers import Driver
 from ..records import Record, RunConfig
-from . import seeds
+from . import norms, seeds
 from .clock import Clock
 from .interrupt import Interrupt
 from .parallel import Alone
@@ -185,6 +185,9 @@ class Loop:
         tally = self._fresh_tally()
         model.eval()
         self._parts.driver.eval()
+        if self._parts.driver.elsewhere:
+            with precision(self.config):
+                norms.refresh(model, self._parts.train.epoch(self.epoch))
         for number, (inputs, targets) in enumerate(self._parts.valid.epoch(0)):
             with precision(self.config):
                 outputs = model(inputs)

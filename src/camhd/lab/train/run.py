@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import report
-from ..records import FORMAT, InFolder, InMemory, Record, Run, environment
+from ..records import FORMAT, CheckpointError, DiskError, InFolder, InMemory, Record, Run, environment
 from .interrupt import Interrupt
 from .job import Data, Job, MakeOptimizer, Model, prepare
 from .loop import Loop, Parts
@@ -143,6 +143,8 @@ def execute(
             record = wanted if team.leads else record
         try:
             return _train(job, record, watcher, seconds, team)
+        except DiskError:
+            raise  # what is there is whole, and may be all that is left of the work
         except Exception:
             if isinstance(record, InFolder):
                 record.forget()
@@ -173,7 +175,7 @@ def _train(job: Job, record: Record, watcher: Watcher, checkpoint_seconds: float
         if state is None:
             record.append(_start(job, parts))
         else:
-            loop.load(state)
+            _go_on(loop, state)
         watcher.begun(loop)
         status = loop.run()
         record.finish(_result(status, loop, team))
@@ -182,6 +184,16 @@ def _train(job: Job, record: Record, watcher: Watcher, checkpoint_seconds: float
         if interrupt:
             interrupt.raise_now()
     return run
+
+
+def _go_on(loop: Loop, state: dict[str, Any]) -> None:
+    try:
+        loop.load(state)
+    except Exception as error:  # whatever is wrong with it: the file may come from anywhere
+        raise CheckpointError(
+            f"The checkpoint of {loop.config.id!r} does not fit the run, so it cannot go on; give 'overwrite' to begin "
+            f"again. ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _start(job: Job, parts: Parts) -> dict[str, Any]:
