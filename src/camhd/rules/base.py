@@ -209,7 +209,7 @@ def check_at_least_0(options: Options, name: str, complaint: str) -> None:
     value = options[name]
     if not isinstance(value, (Real, Tensor)):
         raise TypeError(f"'{name}' must be a number, got {value!r}.")
-    if not 0 <= value < float("inf"):
+    if not 0 <= float(value) < float("inf"):
         raise ValueError(f"{complaint}: {value}; '{name}' must be 0 or more and finite.")
 
 
