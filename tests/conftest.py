@@ -8,6 +8,8 @@ import hypothesis
 import pytest
 import torch
 
+import camhd
+
 torch.set_num_threads(1)
 
 TRACED = 3  # cases of a test whose lines are counted
@@ -42,6 +44,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def papers_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a file whose subject is the paper's algorithm: rates are additive where a test does not say."""
+    monkeypatch.setattr(camhd.hyper, "DEFAULT", "additive")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> None:

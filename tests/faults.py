@@ -66,7 +66,7 @@ class Places(TorchDispatchMode):
                 sys.setprofile(None)
 
     def chosen(self) -> list[int]:
-        """Where to fail: the first time that each line or operation begins and the last time that it ends, or always."""
+        """Where to fail: the first time each line or operation begins and the last time it ends, or always."""
         if EVERY:
             return list(range(len(self.found)))
         found = list(enumerate(self.found))

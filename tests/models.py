@@ -115,7 +115,7 @@ def feed(optimizer: Any, model: nn.Module, gradients: list[dict[str, Tensor]]) -
     """Steps with gradients that do not depend on where the parameters are."""
     for step in gradients:
         for name, p in model.named_parameters():
-            p.grad = step[name].clone()
+            p.grad = step[name].to(p.dtype, copy=True)
         optimizer.step()
 
 

@@ -45,6 +45,7 @@ class Reference:
         lr_limit: float | None = None,
         min_lr: float = 0.0,
         max_lr: float | None = None,
+        max_change: float | None = None,
         maximize: bool = False,
         schedule: str = "all",
         restarts: Collection[int] = (),
@@ -57,7 +58,8 @@ class Reference:
         self.rule, self.lr, self.delta = rule, lr, combine_lr
         self.hyper_rule, self.hyper_scale, self.decay = hyper_rule, hyper_scale, decay
         self.min_lr, self.max_lr, self.schedule, self.restarts = min_lr, max_lr, schedule, restarts
-        shared = {"lr": lr, "hyper_lr": hyper_lr, "maximize": maximize, **DEFAULTS[rule], **rule_options}
+        shared = {"lr": lr, "hyper_lr": hyper_lr, "max_change": max_change, "maximize": maximize}
+        shared |= {**DEFAULTS[rule], **rule_options}
         self.param_groups = [{**shared, **group} for group in groups]
         for group in self.param_groups:
             group["lr0"] = group["lr"]
@@ -168,7 +170,18 @@ class Reference:
             new[level] = old[level] - scale * self.tree[level].up(part)
         if isinstance(self.combine, Regularized):
             new = self._regularized(old, new)
+        new = {level: self._capped(level, old[level], rate) for level, rate in new.items()}
         self.rate = {level: rate.clamp(self.min_lr, self.max_lr) for level, rate in new.items()}
+
+    def _capped(self, level: str, old: Tensor, new: Tensor) -> Tensor:
+        """No rate more than a factor away from what it was, the smallest of its members; from 0 it may go far."""
+        capped = new.clone()
+        for name, index in self.tree[level].index.items():
+            cap = self.group[name]["max_change"]
+            for k in index.flatten().tolist():
+                if cap is not None and old[k] > 0:
+                    capped[k] = min(max(capped[k], old[k] / cap), old[k] * cap)
+        return capped
 
     def _cosine(self, level: str, h: Scalars, g: Scalars) -> Tensor:
         """Section 7: Σ β h / (‖g_G‖ ‖s_G‖) for every group of a level; 0/0 is 0.

@@ -6,7 +6,8 @@ from torch import nn
 
 import camhd
 
-WILD = {"hyper_lr": 10.0, "combine_lr": 10.0}
+pytestmark = pytest.mark.usefixtures("papers_form")
+WILD = {"hyper_lr": 10.0, "combine_lr": 10.0, "max_change": None}
 
 
 def model():

@@ -13,6 +13,8 @@ from cases import REGULARIZED, Setup
 from compare import flat
 from models import backward, build, feed, gradients_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 
 @pytest.mark.parametrize("hyper_rule", ["additive", "multiplicative"])
 @pytest.mark.parametrize(("sign", "end"), [(1, 0.3), (-1, 0.05)])
@@ -30,7 +32,7 @@ def test_no_rate_leaves_its_bounds(sign: int, end: float, hyper_rule: str) -> No
 
 def test_by_default_no_rate_is_negative() -> None:
     model = build("mlp")
-    optimizer = camhd.SGD(model, lr=0.1, levels=("global", "parameter"), hyper_lr=1e3, combine="fixed")
+    optimizer = camhd.SGD(model, lr=0.1, levels=("global", "parameter"), hyper_lr=1e3, combine="fixed", max_change=None)
     g = gradients_of(model, 1)[0]
     feed(optimizer, model, [g, {name: -value for name, value in g.items()}])
     assert optimizer.rates()["global"] == 0

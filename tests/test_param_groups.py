@@ -15,6 +15,8 @@ from differentiate import Observer
 from models import backward, build, snapshot, twin
 from reference_levels import layer_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 
 def test_every_rate_starts_at_the_lr_of_its_group() -> None:
     model = build("mlp")
@@ -39,7 +41,8 @@ def test_every_rate_starts_at_the_lr_of_its_group() -> None:
 
 def test_groups_of_different_lr_share_an_upper_rate_as_multiples_of_their_own() -> None:
     a, b = (nn.Parameter(torch.ones(1, dtype=torch.float64)) for _ in range(2))
-    optimizer = camhd.SGD([{"params": [a]}, {"params": [b], "lr": 0.3}], lr=0.1, levels=("global",), hyper_lr=1e-2)
+    groups = [{"params": [a]}, {"params": [b], "lr": 0.3}]
+    optimizer = camhd.SGD(groups, lr=0.1, levels=("global",), hyper_lr=1e-2, max_change=None)
     for _ in range(2):
         a.grad, b.grad = torch.full_like(a, 2.0), torch.full_like(b, 5.0)
         optimizer.step()

@@ -182,7 +182,7 @@ def welch_of_strata(pairs: list[tuple[list[float], list[float]]]) -> tuple[float
 def test_the_answers_are_means_over_problems(made, question):
     text, folder = made
     rows = tables(section(text, question))[0][1:]
-    plan_of = {"three FFNNs": "ffnn", "LeNet-5 on": "lenet", "reduced ResNet": "resnet"}
+    plan_of = {"FFNNs": "ffnn", "LeNet-5": "lenet", "reduced ResNets": "resnet"}
     compared = 0
     for what, count, effect, _, p, _, verdict in rows:
         plan = next((name for words, name in plan_of.items() if what.startswith(words)), None)

@@ -15,6 +15,8 @@ from cases import CHAINS, RULES, Setup, block_of, strength
 from compare import close, flat
 from models import backward, build, feed, gradients_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 # Signs, sums and scales.
 
 
@@ -109,7 +111,7 @@ def test_hyper_scale_says_how_a_rate_grows_with_the_size_of_its_group(scale: str
     moved = []
     for n in (1, 10):
         p = nn.Parameter(torch.ones(n, dtype=torch.float64))
-        optimizer = camhd.SGD([p], lr=0.1, levels=("layer",), hyper_lr=1e-3, hyper_scale=scale)
+        optimizer = camhd.SGD([p], lr=0.1, levels=("layer",), hyper_lr=1e-3, hyper_scale=scale, max_change=None)
         for _ in range(2):
             p.grad = torch.full_like(p, 2.0)
             optimizer.step()

@@ -164,6 +164,7 @@ def _one_level(options: HDOptions, level: str, hyper_lr: float, owner: str) -> H
         hyper_rule=rule,
         min_lr=options.get("min_lr", 0.0),
         max_lr=options.get("max_lr"),
+        max_change=None,  # neither their paper nor their code knows of one
         maximize=options.get("maximize", False),
         backend=options.get("backend", "auto"),
     )

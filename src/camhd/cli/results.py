@@ -94,7 +94,7 @@ def page(
     scale: Scale = "cpu",
     figures: Annotated[bool, typer.Option(help="Draw the figures, too.")] = True,
 ) -> None:
-    """Make results.md and its figures from packed records alone."""
+    """Make results.md, the tables of no-tuning.md, and their figures from packed records alone."""
     made = o.checked(context, lambda: lab.build(results, docs, scale, figures=figures))
     print(f"Page: {made}")
 

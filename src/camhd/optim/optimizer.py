@@ -21,6 +21,7 @@ from ..tree import (
     Shards,
     TreeConfig,
     check_hyper_lr,
+    check_max_change,
     check_number,
     find_shards,
     local,
@@ -29,8 +30,8 @@ from ..tree import (
 )
 from . import checkpoint
 from .hooks import hooked
-from .options import PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
-from .refused import check_gradient, check_lr, check_start, refuse_flattened, refuse_zero
+from .options import MAX_CHANGE, PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
+from .refused import check_gradient, check_group, check_lr, check_params, check_start, refuse_flattened, refuse_zero
 from .show import describe
 
 
@@ -67,12 +68,14 @@ class Optimizer(torch.optim.Optimizer):
             **base,
             "hyper_lr": hyper_lr,
             "lr_limit": options.get("lr_limit"),
+            "max_change": options.get("max_change", MAX_CHANGE),
         }
         self.rule, self.config, self.backend = rule, config, Backend(options.get("backend", "auto"))
         self.tree: RateTree | None = None
         if isinstance(params, nn.Module):
             model, params = params, params.named_parameters()
         self._owners = None if model is None else owners_of(model)
+        check_params(params, type(self).__name__)
         super().__init__(params, defaults)
         layout = self._lay_out()
         betas = [self._rates_of(self.param_groups[0]).beta(name) for name in layout.names]
@@ -107,14 +110,18 @@ class Optimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; in mid-training too, and what was learned so far stays."""
-        super().add_param_group(param_group)
+        check_group(param_group, type(self).__name__)
+        known, tree = len(self.param_groups), self.tree
+        before = None if tree is None else (tree.cells, tree.state)
         try:
-            group = self.param_groups[-1]
-            self._admit(group)
-            if self.tree is not None:
-                self.tree.grow(self._lay_out(), self._lr0s(), self._all_params())
+            super().add_param_group(param_group)
+            self._admit(self.param_groups[-1])
+            if tree is not None:
+                tree.grow(self._lay_out(), self._lr0s(), self._all_params())
         except BaseException:
-            self.param_groups.pop()
+            del self.param_groups[known:]
+            if tree is not None and before is not None:
+                tree.adopt(*before)
             raise
 
     def state_dict(self) -> dict[str, Any]:
@@ -220,6 +227,7 @@ class Optimizer(torch.optim.Optimizer):
         if limit is not None and not 0 <= limit < math.inf:
             raise ValueError(f"'lr_limit' must be 0 or more and finite, or None for lr, got {limit}.")
         check_hyper_lr(group["hyper_lr"], [level.name for level in self.config.levels])
+        check_max_change(group.get("max_change"))
         self.rule.check(group)
 
     def _batches(self) -> list[Batch]:
@@ -266,7 +274,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _rates_of(self, group: Mapping[str, Any]) -> GroupRates:
         limit = group["lr0"] if group["lr_limit"] is None else group["lr_limit"]
-        return GroupRates(group["lr"], group["lr0"], limit, group["hyper_lr"])
+        return GroupRates(group["lr"], group["lr0"], limit, group["hyper_lr"], group.get("max_change"))
 
     def _group_rates(self) -> list[GroupRates]:
         return [self._rates_of(group) for group in self.param_groups]

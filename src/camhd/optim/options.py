@@ -31,12 +31,13 @@ class HyperOptions(TypedDict, total=False):
     | `decay` | τ: None for 1, a rate r for exp(−rt), or a function of the step t | None |
     | `lr_limit` | α_∞, where κ goes as τ goes to 0 | lr |
     | `min_lr`, `max_lr` | no rate leaves these bounds | 0, None |
+    | `max_change` | no step changes a rate by more than this factor; None for no limit, as in the paper | 2.0 |
     | `maximize` | go up instead of down | False |
     | `schedule` | a torch scheduler scales `"all"` rates, or *is* the `"global"` one | `"all"` |
     | `backend` | `"fused"` CPU kernels, `"foreach"` plain torch, or `"auto"`: fused where it can be | `"auto"` |
     | `restarts` | steps (from 1), or a function of the step, at which all rates start afresh | none |
 
-    `hyper_lr`, `lr_limit` and `maximize` may also stand in a param-group dict, for that group alone.
+    `hyper_lr`, `lr_limit`, `max_change` and `maximize` may also stand in a param-group dict, for that group alone.
     """
 
     levels: Sequence[str | Level]
@@ -44,19 +45,21 @@ class HyperOptions(TypedDict, total=False):
     hyper_lr: float | Mapping[str, float] | None
     combine_lr: float | None
     combine: str | Combination
-    hyper_rule: str | HyperRule
+    hyper_rule: str | HyperRule | None
     hyper_scale: str
     decay: float | Callable[[int], float] | None
     lr_limit: float | None
     min_lr: float
     max_lr: float | None
+    max_change: float | None
     maximize: bool
     schedule: str
     restarts: Collection[int] | Callable[[int], bool]
     backend: str
 
 
-PER_GROUP = ("hyper_lr", "lr_limit", "maximize")
+PER_GROUP = ("hyper_lr", "lr_limit", "max_change", "maximize")
+MAX_CHANGE = 2.0  # far above what a step does to a rate unless something is wrong with its batch
 TORCHS_OWN = ("foreach", "fused", "capturable", "differentiable")  # how torch.optim carries out a step
 WHOLE_TREE = tuple(name for name in HyperOptions.__annotations__ if name not in (*PER_GROUP, "backend"))
 

@@ -1,7 +1,7 @@
 """The tree of learning rates: settings, state, one step of learning, and the tree itself."""
 
 from .commit import Commit, Pending
-from .config import GroupRates, TreeConfig, check_hyper_lr, check_number
+from .config import GroupRates, TreeConfig, check_hyper_lr, check_max_change, check_number
 from .kappa import Kappas
 from .local import LocalLayout, localize
 from .numbers import Number, times_
@@ -29,6 +29,7 @@ __all__ = [
     "TreeState",
     "Write",
     "check_hyper_lr",
+    "check_max_change",
     "check_number",
     "find_shards",
     "local",

@@ -144,6 +144,19 @@ class Cells:
         high = lr0.new_zeros(count).scatter_reduce(0, groups, lr0, "amax")
         return torch.where(low == high, high, lr) if lr > 0 else high
 
+    def least(self, level: int, values: Sequence[float]) -> float | Tensor:
+        """The smallest of the values that a rate's members have, one value for each param group."""
+        if len(set(values)) == 1:
+            return values[0]
+        if self.divided is not None:  # a group's members may lie elsewhere
+            everywhere = Cells(self.divided.full, self.lr0s, self._first).least(level, values)
+            assert isinstance(everywhere, Tensor)
+            return everywhere[self.divided.ids[level].to(self.device)]
+        count, groups = self.layout.partitions[level].count, self.groups[level].long()
+        of_cells = torch.tensor(values, dtype=self.dtype, device=self.device)
+        of_cells = of_cells.repeat_interleave(torch.tensor(self.per_group, device=self.device), output_size=self.total)
+        return of_cells.new_full((count,), math.inf).scatter_reduce(0, groups, of_cells, "amin")
+
     def refer(self, starts: Sequence[Tensor], alike: bool) -> None:
         """A shared rate stands for each member as a multiple of that member's lr0: note the factors.
 

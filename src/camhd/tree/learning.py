@@ -7,6 +7,7 @@ is not finite leaves all of them as they were.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from ..hyper import State as RuleState
 from .bounds import mean_factor, relative
 from .cells import Cells
 from .config import GroupRates, TreeConfig
-from .numbers import Number
+from .numbers import Number, within
 from .observer import chain_of, columns_of
 from .state import NewLeaf, Rows, Signal, TreeState, Write
 
@@ -77,6 +78,7 @@ def learn(config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, gr
     # Line 4: γ_i ← γ_i − δ Σ_p α_{i,t−1}(p) h_p, back onto the simplex.
     weights = config.combine.learn(state.weights, slope, config.combine_lr) if slope else state.weights
     checked = [hyper, *_tensors(news), *_extremes(leaves, hyper)] if joined is None else joined.checked
+    news, leaves = _capped(cells, state, news, leaves, groups)
     _commit(config, state, [*checked, *weights.values()], news, leaves, weights, joined and joined.seen)
 
 
@@ -224,6 +226,24 @@ def _settled(
         above = Ancestors(*[[cells.rows(slot, c[slot], rows).to(own.rates.device) for c in cs] for cs in columns])
         tied.append(NewLeaf.of(slot, rows, settle(names, own.rates, rates, above, leaf_beta), rule))
     return [_New(rates, new.rule) for rates, new in zip(settled, news, strict=True)], tied
+
+
+def _capped(
+    cells: Cells, state: TreeState, news: list[_New], leaves: list[NewLeaf], groups: Sequence[GroupRates]
+) -> tuple[list[_New], list[NewLeaf]]:
+    """No rate changes by more than a factor of `max_change`, the smallest of those that its members have."""
+    caps = [group.cap for group in groups]
+    if min(caps) == math.inf:
+        return news, leaves
+    tamed = [
+        new._replace(rates=within(new.rates, level.rates, cells.least(i, caps)))
+        for i, (new, level) in enumerate(zip(news, state.levels, strict=True))
+    ]
+    of_slot = [caps[slot.group] for slot in cells.layout.slots]
+    return tamed, [
+        leaf._replace(rates=within(leaf.rates, state.leaves[leaf.slot].part(leaf.rows).rates, of_slot[leaf.slot]))
+        for leaf in leaves
+    ]
 
 
 def _commit(

@@ -1,4 +1,4 @@
-"""Numbers of a step that are tensors while it is compiled, or when lr is one."""
+"""Numbers of a step that are tensors while it is compiled, or when lr is one; and numbers within a factor of others."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def times_(tensors: Sequence[Tensor], numbers: Sequence[Number]) -> None:
         torch._foreach_mul_(list(tensors), [torch.as_tensor(number) for number in numbers])
     elif any(number != 1 for number in floats):
         torch._foreach_mul_(list(tensors), floats)
+
+
+def within(new: Tensor, old: Tensor, factor: float | Tensor) -> Tensor:
+    """New rates, but none that is more than a factor away from the old one; from 0 every change is infinite.
+
+    >>> within(torch.tensor([5.0, 0.1, 1.5, 7.0]), torch.tensor([1.0, 1.0, 1.0, 0.0]), 2.0)
+    tensor([2.0000, 0.5000, 1.5000, 7.0000])
+    """
+    bounded = torch.minimum(torch.maximum(new, old / factor), old * factor)
+    return torch.where(old > 0, bounded, new)

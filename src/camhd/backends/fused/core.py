@@ -15,8 +15,8 @@ from .jit import kernel, pointer
 SIGN, L2, DECOUPLED, B1, B2, EPS = 0, 1, 2, 3, 4, 5
 MU, DAMP = 3, 4  # SGD: momentum, 1 − dampening
 FINAL, RATE, PAPER, SQRT = 6, 7, 8, 9  # AdaBound: c·f, γ, whether the paper's bound, whether /√t
-LEARNED, GIVEN, OWN_BETA = 10, 11, 12  # c τ, c (1 − τ) α_∞, β of the scalars' own rates
-OPTIONS = 13
+LEARNED, GIVEN, OWN_BETA, OWN_CAP = 10, 11, 12, 13  # c τ, c (1 − τ) α_∞, β and cap of the scalars' own rates
+OPTIONS = 14
 MIN_LR, MAX_LR, COMBINE_LR = 0, 1, 2  # in `settings`
 NOTHING_BEHIND, LEARNED_WELL, NOT_FINITE, NOT_RUN = 0, 1, 2, 3  # outcomes; the last one until there is another
 
@@ -54,6 +54,7 @@ def _prepare(kind, cosine, gamma_leaf, constants, steps, places, moved, first, n
         c[k.DECOUPLED], c[k.DECOUPLED_] = new[DECOUPLED], old[DECOUPLED] if back else 0.0
         c[k.CHAIN], c[k.BETA] = old[LEARNED], new[OWN_BETA] * (1.0 if cosine else gamma_leaf)
         c[k.MIN_LR], c[k.MAX_LR], c[k.COSINE] = settings[MIN_LR], settings[MAX_LR], cosine
+        c[k.GROW], c[k.SHRINK] = new[OWN_CAP], 1 / new[OWN_CAP]
         c[k.LEARNS] = back
         if kind <= tables.NESTEROV:
             c[k.B1], c[k.OMB1], c[k.B2] = new[MU], new[DAMP], new[MU]
@@ -98,7 +99,7 @@ def _learn(block, like):
         finite = tree.learn(
             places, of_cells, form, base, index, rates, _numbers(block, at.SCALES, count, _REAL),
             _table(block, at.LAST, groups, OPTIONS, _REAL), LEARNED, _table(block, at.BETA, levels, groups, _REAL),
-            gamma, cosine, settings, slope, work,
+            gamma, cosine, settings, _numbers(block, at.CAPS, count, _REAL), slope, work,
         )  # fmt: skip
         if combine != tree.FIXED and settings[COMBINE_LR] > 0 and not leaf:
             candidate = tree.new_weights(weights, slope, settings[COMBINE_LR], combine)

@@ -205,7 +205,10 @@ def _learn_and_move_runs(item, places, c, kappa, e, like):
             if turned:
                 k.gradient(g, p, e, n, c)
                 g = e
-            slope += runs.adam_learn_and_move(g, a, b, r, p, shared, factor, n, c)
+            if c[k.SHRINK] == c[k.ZERO]:
+                slope += runs.adam_learn_and_move(g, a, b, r, p, shared, factor, n, c)
+            else:
+                slope += runs.adam_learn_capped_and_move(g, a, b, r, p, shared, factor, n, c)
             at += n
     return slope
 
@@ -251,7 +254,10 @@ def _own_rates(e, s, r, w, at, n, inner, cell, kappa, c):
         last = min(n, (run + 1) * inner - at)
         shared, factor = e.dtype.type(kappa[0, cell + run]), e.dtype.type(kappa[1, cell + run])
         part = slice(first, last)
-        slope += k.own_rates(e[part], s[part], r[part], w[part], last - first, shared, factor, c)
+        if c[k.SHRINK] == c[k.ZERO]:
+            slope += k.own_rates(e[part], s[part], r[part], w[part], last - first, shared, factor, c)
+        else:
+            slope += k.own_capped_rates(e[part], s[part], r[part], w[part], last - first, shared, factor, c)
         run, first = run + 1, last
     return slope
 

@@ -30,8 +30,9 @@ EPS_, INV_BC1_, INV_BC2_ = 13, 14, 15  # and of the last one
 LOW, HIGH, SLOW = 16, 17, 18  # AdaBound's bounds and 1/√t
 LOW_, HIGH_, SLOW_ = 19, 20, 21
 BETA, CHAIN, MIN_LR, MAX_LR, LEARNS, COSINE = 22, 23, 24, 25, 26, 27  # of the scalars' own rates
-LARGEST = 28  # a division by ∞ would come out as NaN where it is done by an estimate of the inverse
-CONSTANTS = 29
+GROW, SHRINK = 28, 29  # the factors by which one of these may change in one step
+LARGEST = 30  # a division by ∞ would come out as NaN where it is done by an estimate of the inverse
+CONSTANTS = 31
 
 
 @kernel
@@ -57,6 +58,13 @@ def products(e, s, n, c, norms):
 
 
 @kernel
+def capped(rate, old, grow, shrink, zero, most):
+    """A rate, but not more than a factor from the old one; from 0 every change is infinite. No product is ∞."""
+    high = grow * min(old, most * shrink) if old > zero else most
+    return min(max(rate, shrink * old), high)
+
+
+@kernel
 def own_rates(e, s, r, w, n, shared, factor, c):
     """Every scalar's own rate after its hypergradient h = −CHAIN·e·s, and its κ = shared + factor · rate into `w`.
 
@@ -78,6 +86,23 @@ def own_rates(e, s, r, w, n, shared, factor, c):
         slope -= r[i] * (chain * es)
         change = step * es
         rate = min(max(r[i] + (change if abs(change) < np.inf else zero), low), high)
+        r[i] = rate
+        w[i] = shared + factor * rate
+    return slope
+
+
+@kernel
+def own_capped_rates(e, s, r, w, n, shared, factor, c):
+    """The same, but no rate changes by more than a factor. A loop of its own: the other's sums keep their order."""
+    slope, zero, chain, low, high = c[ZERO], c[ZERO], c[CHAIN], c[MIN_LR], c[MAX_LR]
+    step = c[BETA] * chain if c[LEARNS] != zero else zero
+    cosine, grow, shrink, largest = c[COSINE] != zero, c[GROW], c[SHRINK], c[LARGEST]
+    for i in range(n):
+        es, old = e[i] * s[i], r[i]
+        slope -= old * (chain * es)
+        change = old * (step if es > zero else (-step if es < zero else zero)) if cosine else step * es
+        rate = capped(old + (change if abs(change) < np.inf else zero), old, grow, shrink, zero, largest)
+        rate = min(max(rate, low), high)
         r[i] = rate
         w[i] = shared + factor * rate
     return slope

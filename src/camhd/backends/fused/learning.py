@@ -91,7 +91,9 @@ def _pull(cells, form, base, index, factor, rates, work, cosine):
 
 
 @kernel
-def learn(places, cells, form, base, index, rates, scales, last, learned, beta, gamma, cosine, bounds, slope, work):
+def learn(
+    places, cells, form, base, index, rates, scales, last, learned, beta, gamma, cosine, bounds, caps, slope, work
+):
     """Lines 1 and 2 of Algorithm 1: candidates for all rates into work[3], ∂f/∂γ into `slope`; if all is finite."""
     levels, cell_count = len(form), cells.shape[1]
     work[:3] = 0.0
@@ -120,6 +122,8 @@ def learn(places, cells, form, base, index, rates, scales, last, learned, beta, 
             found[at] = rates[at] - work[0, at] * scales[at]
     for at in range(len(rates)):
         finite &= abs(found[at]) < np.inf
+        if rates[at] > 0 and caps[at] < np.inf:  # from 0 every change is infinite
+            found[at] = min(max(found[at], rates[at] / caps[at]), rates[at] * caps[at])
         found[at] = min(max(found[at], bounds[0]), bounds[1])
     return finite
 

@@ -81,28 +81,38 @@ def adam_products(g, a, b, n, c):
     return dot, ee, ss
 
 
-@dividing
-def adam_learn_and_move(g, a, b, r, p, shared, factor, n, c):
-    """`own_rates` of the additive rule, `adam_take` and `adam_move` at once. Returns the scalars' part of ∂f/∂γ."""
-    eps_, bc1_, bc2_, largest = c[k.EPS_], c[k.INV_BC1_], c[k.INV_BC2_], c[k.LARGEST]
-    eps, bc1, bc2 = c[k.EPS], c[k.INV_BC1], c[k.INV_BC2]
-    b1, omb1, b2, omb2 = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2]
-    slope, zero, chain, low, high = c[k.ZERO], c[k.ZERO], c[k.CHAIN], c[k.MIN_LR], c[k.MAX_LR]
-    step = c[k.BETA] * chain if c[k.LEARNS] != zero else zero
-    for i in range(n):
-        e, m, v, rate = g[i], a[i], b[i], r[i]
-        q = np.sqrt(v) * bc2_ + eps_
-        es = e * (m / (largest if q > largest else q) * bc1_)
-        slope -= rate * (chain * es)
-        change = step * es
-        rate = min(max(rate + (change if abs(change) <= largest else zero), low), high)  # "ninf" must not see an ∞
-        r[i] = rate
-        m = b1 * m + omb1 * e
-        v = b2 * v + omb2 * (e * e)
-        a[i], b[i] = m, v
-        q = np.sqrt(v) * bc2 + eps
-        p[i] -= m / (largest if q > largest else q) * (bc1 * (shared + factor * rate))
-    return slope
+def _adam_learn_and_move(capped):
+    """`own_rates` of the additive rule, `adam_take` and `adam_move` at once, for rates with or without a cap."""
+
+    def loop(g, a, b, r, p, shared, factor, n, c):
+        eps_, bc1_, bc2_, largest = c[k.EPS_], c[k.INV_BC1_], c[k.INV_BC2_], c[k.LARGEST]
+        eps, bc1, bc2 = c[k.EPS], c[k.INV_BC1], c[k.INV_BC2]
+        b1, omb1, b2, omb2 = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2]
+        slope, zero, chain, low, high = c[k.ZERO], c[k.ZERO], c[k.CHAIN], c[k.MIN_LR], c[k.MAX_LR]
+        step = c[k.BETA] * chain if c[k.LEARNS] != zero else zero
+        grow, shrink = c[k.GROW], c[k.SHRINK]
+        for i in range(n):
+            e, m, v, old = g[i], a[i], b[i], r[i]
+            q = np.sqrt(v) * bc2_ + eps_
+            es = e * (m / (largest if q > largest else q) * bc1_)
+            slope -= old * (chain * es)
+            change = step * es
+            rate = old + (change if abs(change) <= largest else zero)  # "ninf" must not see an ∞
+            if capped:
+                rate = k.capped(rate, old, grow, shrink, zero, largest)
+            rate = min(max(rate, low), high)
+            r[i] = rate
+            m = b1 * m + omb1 * e
+            v = b2 * v + omb2 * (e * e)
+            a[i], b[i] = m, v
+            q = np.sqrt(v) * bc2 + eps
+            p[i] -= m / (largest if q > largest else q) * (bc1 * (shared + factor * rate))
+        return slope  # the scalars' part of ∂f/∂γ
+
+    return dividing(loop)
+
+
+adam_learn_and_move, adam_learn_capped_and_move = _adam_learn_and_move(False), _adam_learn_and_move(True)
 
 
 @dividing

@@ -131,7 +131,7 @@ class Scores:
         return [(place, others[key]) for place, key in keys if key in others]
 
     def advantage(self, first: Row, second: Row, among: Sequence[Task] = TASKS) -> dict[str, float]:
-        """By task, the mean over initial rates of ln(second's cost / first's cost): above 0, the first wins."""
+        """By task, the mean over initial rates of ln(second cost / first cost): above 0, the first method wins."""
         found: dict[str, list[float]] = {}
         for one, other in self.common(first, second, among):
             found.setdefault(one.task.title, []).append(math.log(other.cost / one.cost))

@@ -52,8 +52,8 @@ def _summary(scores: Scores, title: str, among: Sequence[Task]) -> Table:
     rows = [made for row in scores.rows if (made := _summary_row(scores, row, ours, among))]
     known = scores.tasks(among)
     note = (
-        f"{len(known)} task{'s' * (len(known) != 1)}, {sum(task.fresh for task in known)} of them held out: no "
-        "constant of the rule was chosen by looking at them. ‘tuned’: the rate that was best with another seed."
+        f"{_tasks(known)}, {sum(task.fresh for task in known)} of them held out: no constant of the rule was chosen by "
+        "looking at those. ‘tuned’: the rate that was best with another seed."
     )
     return Table(title, columns, rows, note)
 
@@ -86,6 +86,10 @@ def regret(value: float) -> Cell:
     return Cell(NOTHING if math.isnan(value) else f"{value:.3f}", value)
 
 
+def _tasks(known: Sequence[Task]) -> str:
+    return f"{len(known)} task{'s' * (len(known) != 1)}"
+
+
 def _count(value: int) -> Cell:
     return Cell(str(value), value)
 
@@ -105,7 +109,7 @@ def _overview(scores: Scores) -> list[Chart]:
         Series(row.name, rates, [1 - mean([mean(row.costs(task, rate)) for task in judged]) for rate in rates])
         for row in complete
     ]
-    note = f"Of the methods that have been run everywhere, over {len(tasks)} task{'s' * (len(tasks) != 1)}."
+    note = f"Of the methods that have been run everywhere, over {_tasks(tasks)}."
     charts = [Chart("Regret against the initial rate", X, "regret", regrets, log_x=True, log_y=True, note=note)]
     if judged:
         note = f"The mean over the {len(judged)} tasks that are judged by an accuracy."

@@ -56,7 +56,10 @@ class _Descent:
         self.model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
         self.inputs, self.targets = torch.randn(8, 4).double(), torch.randn(8, 3).double()
         combine = camhd.combine.Regularized({(levels[1], levels[0]): pull}, 0.0, how)
-        self.optimizer = camhd.SGD(self.model, lr=0.05, levels=tuple(levels), hyper_lr=hyper_lr, combine=combine)
+        self.optimizer = camhd.SGD(
+            self.model, lr=0.05, levels=tuple(levels), hyper_lr=hyper_lr, combine=combine,
+            hyper_rule="additive", max_change=None,
+        )  # fmt: skip
         self._last: dict[str, Tensor] = {}
 
     def rates(self) -> Any:
@@ -95,8 +98,9 @@ def descent(levels: list[str], start: float, limit: float, decay: float, hyper_l
     model = nn.Module()
     model.a, model.b = (nn.Parameter(torch.ones(3).double()) for _ in range(2))
     optimizer = camhd.SGD(
-        model, lr=start / smoothness, lr_limit=limit / smoothness, levels=tuple(levels), hyper_lr=hyper_lr, decay=decay
-    )
+        model, lr=start / smoothness, lr_limit=limit / smoothness, levels=tuple(levels), hyper_lr=hyper_lr, decay=decay,
+        hyper_rule="additive", max_change=None,
+    )  # fmt: skip
     marks = marked(steps)
     distances, largest = [], 0.0
     for step in range(1, steps + 1):
@@ -129,8 +133,9 @@ def regret(levels: list[str], hyper_lr: float, decay_bound: str | None, steps: i
     torch.manual_seed(seed)
     model = nn.Linear(inputs.shape[1], 10)
     optimizer = camhd.AdaBound(
-        model, lr=1e-3, levels=tuple(levels), hyper_lr=hyper_lr, bounds="paper", decay_bound=decay_bound
-    )
+        model, lr=1e-3, levels=tuple(levels), hyper_lr=hyper_lr, bounds="paper", decay_bound=decay_bound,
+        hyper_rule="additive", max_change=None,
+    )  # fmt: skip
     marks = [mark for mark in marked(steps, 1 + round(DECADE * math.log10(steps))) if mark * mark >= steps]
     paid, regrets, gaps = 0.0, [], []
     losses: list[Tensor] = []

@@ -21,7 +21,7 @@ from ..records.files import write as write_whole
 from ..report import Section
 from ..report.source import Entry
 from ..report.tables import escaped, markdown
-from . import answers
+from . import answers, no_tuning
 from .archive import Archive, path_of, read
 from .figures import Picture, draw, learning_curves
 from .questions import QUESTIONS
@@ -33,7 +33,7 @@ NAMED = 8  # methods that are named one by one
 
 
 def build(folder: str | Path, docs: str | Path, scale: str = "cpu", *, figures: bool = True) -> Path:
-    """Write `results.md` and its figures.
+    """Write `results.md` and its figures, and the tables of `no-tuning.md`, if there is such a page.
 
     Args:
         folder: of the archives and of `remarks.md`.
@@ -51,6 +51,7 @@ def build(folder: str | Path, docs: str | Path, scale: str = "cpu", *, figures: 
     if figures:
         draw(pictures, docs / IMAGES)
     write_whole(docs / "results.md", text)
+    no_tuning.fill(folder, docs, scale, figures=figures)
     return docs / "results.md"
 
 
@@ -85,6 +86,7 @@ def page(archives: Mapping[str, Archive], remarks: Mapping[str, str]) -> tuple[s
 
 def _head(archives: Mapping[str, Archive]) -> Iterator[str]:
     count = sum(len(archive.lines) for archive in archives.values())
+    yield "---\nhide:\n  - toc\n---"  # its tables are wide
     yield "# Results"
     yield (
         "<!-- Made by `make results` from the records in results/. Do not edit: write remarks into "

@@ -84,7 +84,7 @@ def _between(plan: str, first: str, second: str, problems: Sequence[str], where:
     return Comparison(f"{where}: {first} − {second}", plan, _cells(first, second, problems))
 
 
-FFNNS, LENETS, RESNETS = "three FFNNs on MNIST", "LeNet-5 on three data sets", "reduced ResNet-18 and 34 on CIFAR-10"
+FFNNS, LENETS, RESNETS = "FFNNs", "LeNet-5", "reduced ResNets"
 
 
 def _trained(found: Results) -> list[Values]:
@@ -155,7 +155,7 @@ QUESTIONS = (
         "With the paper's settings, CAM-HD beats its baseline on problems for which the paper did not tune them: other "
         "data, a reduced network, another ratio.",
         (
-            _between("lenet", lenet.CAM, lenet.ADAM, (lenet.SVHN,), "LeNet-5 on the first 20,000 crops of SVHN"),
+            _between("lenet", lenet.CAM, lenet.ADAM, (lenet.SVHN,), "LeNet-5, SVHN"),
             _between("resnet", resnet.CAM, resnet.ADAM, resnet.BOTH, RESNETS),
             _between("resnet", resnet.ADABOUND_CAM, resnet.ADABOUND, resnet.BOTH, RESNETS),
             _between("resnet", resnet.SGDN_CAM, resnet.SGDN, resnet.BOTH, RESNETS),
