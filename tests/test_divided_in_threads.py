@@ -145,7 +145,12 @@ def test_divided_tensors_learn_as_whole_ones(places: str, maker: str) -> None:
     expected = learned(*train(partial(make, backend="foreach"), lambda name, value: value))
 
     def divided() -> list[Tensor]:
-        return learned(*train(make, place))
+        named, optimizer = train(make, place)
+        if places == "rows" and maker == "units":  # rates of rows are kept where the rows are
+            assert len(optimizer._tree.cells.divided.by_rows(2)) == 4
+            rows = sum(len(param.to_local()) for name, param in named if not name.endswith("bias"))
+            assert len(optimizer._tree.state.levels[2].rates) == rows
+        return learned(named, optimizer)
 
     for found in in_threads(count, divided):
         for got, want in zip(found, expected, strict=True):
