@@ -43,7 +43,9 @@ def test_names_of_rules() -> None:
     assert isinstance(hyper.hyper_rule("additive"), hyper.Additive)
     own = hyper.Multiplicative()
     assert hyper.hyper_rule(own) is own
-    for wrong in ("subtractive", 3, None):
+    assert hyper.name_of(own) == "multiplicative"
+    assert hyper.name_of(hyper.hyper_rule()) == hyper.name_of(hyper.hyper_rule(None)) == hyper.DEFAULT
+    for wrong in ("subtractive", 3):
         with pytest.raises(ValueError, match="'hyper_rule' must be one of"):
             hyper.hyper_rule(wrong)  # type: ignore[arg-type]
 

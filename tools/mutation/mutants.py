@@ -146,6 +146,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         return
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
         return
+    if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
+        return
     skipped = {"annotation", "returns", "decorator_list", "bases", "ctx", "type_comment"}
     for name, value in ast.iter_fields(node):
         if name in skipped or (isinstance(node, ast.keyword) and node.arg == "strict"):
@@ -166,12 +168,20 @@ def _texts(node: ast.AST) -> list[tuple[str, str]]:
 
 def _short(node: ast.AST) -> str:
     """One line of source; of a statement with a body only its head."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):
+        return "pass"
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp) and _is_true(node.value.test):
+        return "return None"
     if isinstance(node, (ast.If, ast.While)):
         word = "if" if isinstance(node, ast.If) else "while"
         return f"{word} {ast.unparse(node.test)}"
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         return f"raise {ast.unparse(node.exc.func)}"
     return " ".join(ast.unparse(node).split())
+
+
+def _is_true(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _variants(node: ast.AST) -> list[ast.AST]:
@@ -241,7 +251,7 @@ def _of_call(node: ast.Call) -> list[ast.AST]:
 def _of_return(node: ast.Return) -> list[ast.AST]:
     if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
         return []
-    return [_with(node, value=ast.copy_location(ast.Constant(None), node.value))]
+    return [_with(node, value=ast.IfExp(ast.Constant(True), ast.Constant(None), node.value))]
 
 
 def _of_assignment(node: ast.Assign) -> list[ast.AST]:
@@ -250,7 +260,8 @@ def _of_assignment(node: ast.Assign) -> list[ast.AST]:
 
 
 def _nothing(node: ast.AST) -> ast.AST:
-    return ast.copy_location(ast.Pass(), node)
+    """A statement that is never carried out; it stays, so that the function keeps its names: `super()` needs one."""
+    return ast.copy_location(ast.If(ast.Constant(False), [node], []), node)
 
 
 def _of_statement(node: ast.stmt) -> list[ast.AST]:
