@@ -28,6 +28,8 @@ if not dist.is_available():
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 SHAPES = {"a.weight": (5, 3), "a.bias": (5,), "b.weight": (4, 2, 2), "b.bias": (4,), "c.weight": (1, 6), "d": (3,)}
 LEARNING: dict[str, Any] = {"lr": 1e-2, "hyper_lr": 1e-4, "combine_lr": 1e-2}
 UNITS = ("global", "layer", "unit")

@@ -19,6 +19,8 @@ from models import backward, build, twin
 from reference_long_horizon import Reference as LongHorizon
 from reference_rules import DEFAULTS, RULES
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 
 def vector(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
