@@ -12,6 +12,9 @@ import camhd
 
 torch.set_num_threads(1)
 
+TRACED = 3  # cases of a test whose lines are counted
+UNTRACED = {"test_compile.py", "test_with_compile.py"}  # nearly all that runs in them is torch's compiler
+
 # No deadline: a busy machine is not a failure. Always the same examples: CI is not the place to look for new ones.
 hypothesis.settings.register_profile("camhd", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("search", deadline=None, print_blob=True)
@@ -22,6 +25,20 @@ def pytest_configure() -> None:
     """Hear Ctrl-C, which some tests send: a shell lets its background jobs ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Count the lines that a few cases of each test reach: counting takes time, and the others reach the same ones."""
+    if not config.pluginmanager.hasplugin("_cov"):
+        return
+    tests: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(item)
+    for cases in tests.values():
+        traced = range(0, len(cases), -(-len(cases) // TRACED))
+        for number, item in enumerate(cases):
+            if number not in traced or item.path.name in UNTRACED:
+                item.add_marker("no_cover")
 
 
 @pytest.fixture(autouse=True)

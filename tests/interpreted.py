@@ -94,14 +94,11 @@ def load() -> Any:
     sys.modules[NAME], sys.modules[f"{NAME}.jit"] = package, _stand_in()
     package.jit = sys.modules[f"{NAME}.jit"]  # type: ignore[attr-defined]
     spec.loader.exec_module(package)
-    core, items, entries, threads = (
-        importlib.import_module(f"{NAME}.{name}") for name in ("core", "items", "entries", "threads")
-    )
-    for module in (core, items, entries):
-        module.carray = _carray  # type: ignore[attr-defined]
+    entries, threads = (importlib.import_module(f"{NAME}.{name}") for name in ("entries", "threads"))
 
-    def entry(dtype: Any) -> Any:
-        enter = entries._function(np.float32 if dtype == np.float32 else np.float64)
+    def entry(dtype: Any, traced: bool = False) -> Any:
+        function = entries._traced_function if traced else entries._function
+        enter = function(np.float32 if dtype == np.float32 else np.float64)
 
         def call(address: int) -> None:
             package.jit.fetch.forget()  # type: ignore[attr-defined]
@@ -110,7 +107,11 @@ def load() -> Any:
 
         return entries.Entry(call, 0, None)
 
-    threads.entry = entry  # type: ignore[attr-defined]
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{NAME}."):
+            for stand_in, value in (("carray", _carray), ("entry", entry)):
+                if hasattr(module, stand_in):
+                    setattr(module, stand_in, value)
     threads.torchs_are_there = lambda: False  # type: ignore[attr-defined]
     return package
 
@@ -118,7 +119,8 @@ def load() -> Any:
 def use(monkeypatch: pytest.MonkeyPatch, threads: int = 1, small: bool = True) -> Any:
     """Let optimizers step with the twin; with sizes so small that a few scalars cross every boundary."""
     package = load()
-    monkeypatch.setattr("camhd.backends.fused.Fused", package.Fused)
+    monkeypatch.setattr("camhd.backends.fused.fused", package.fused)
+    monkeypatch.setattr("camhd.backends.select.why_no_numba", lambda: None)  # this needs no compiler
     monkeypatch.setattr(package.threads, "how_many", lambda scalars: threads)
     if small:
         monkeypatch.setattr(package.items, "LONG", 9)

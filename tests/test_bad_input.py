@@ -501,6 +501,29 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         TypeError,
         "'restarts' must be step numbers from 1 on, or a function of the step, got 3.",
     ),
+    "max_change of 1": (
+        adam(max_change=1.0),
+        ValueError,
+        "'max_change' must be above 1 and finite, got 1.0; it is a factor: 2.0 lets a rate double or halve in"
+        " one step, and None lets it change by any amount.",
+    ),
+    "max_change infinite": (
+        adam(max_change=INF),
+        ValueError,
+        "'max_change' must be above 1 and finite, got inf; it is a factor: 2.0 lets a rate double or halve in"
+        " one step, and None lets it change by any amount.",
+    ),
+    "max_change text": (
+        adam(max_change="x"),
+        TypeError,
+        "'max_change' must be a number, got 'x'.",
+    ),
+    "a group with a max_change below 1": (
+        lambda m: camhd.Adam([{"params": m.parameters(), "max_change": 0.5}]),
+        ValueError,
+        "'max_change' must be above 1 and finite, got 0.5; it is a factor: 2.0 lets a rate double or halve in"
+        " one step, and None lets it change by any amount.",
+    ),
     "unknown backend": (
         adam(backend="gpu"),
         ValueError,
@@ -555,7 +578,7 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         lambda m: camhd.Adam([{"params": m.parameters(), "levels": ("global",)}]),
         ValueError,
         "'levels' holds for the whole tree and cannot be set for one param group, got ('global',); pass it to"
-        " the optimizer. A group may have its own hyper_lr, lr_limit, maximize.",
+        " the optimizer. A group may have its own hyper_lr, lr_limit, max_change, maximize.",
     ),
     "an added group that is none": (
         lambda m: camhd.Adam(m[0]).add_param_group(3),

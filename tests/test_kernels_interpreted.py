@@ -12,6 +12,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -20,10 +21,13 @@ from cases import CLOSE, EXACT, RULES, Setup, everything_in_play
 from compare import assert_same_state, flat
 from models import backward, build, twin
 from reference import Reference
+from reference_long_horizon import BASES
+from reference_long_horizon import Reference as LongHorizon
 
 if importlib.util.find_spec("numba") is None:
     pytest.skip("needs camhd[fused]", allow_module_level=True)
 
+import camhd
 import interpreted
 
 interpreted.load()  # when tests are collected: a mutation tester changes functions that are there
@@ -215,3 +219,89 @@ def test_single_precision_stays_single(rule: str, chain: str, monkeypatch: pytes
     for (n, got), (_, want) in zip(model.named_parameters(), exact.named_parameters(), strict=True):
         assert got.dtype == torch.float32
         torch.testing.assert_close(got.double(), want, rtol=CLOSE, atol=CLOSE, msg=n)
+
+
+@pytest.mark.parametrize("kernel", ["own_rates", "own_capped_rates"])
+@pytest.mark.parametrize("cosine", [False, True])
+def test_a_change_that_is_not_finite_is_none(cosine: bool, kernel: str) -> None:
+    """Of a scalar's own rate: the others learn all the same. The sign of a product is its cosine."""
+    k = interpreted.load().kernels
+    c = np.zeros(k.CONSTANTS)
+    c[[k.ONE, k.BETA, k.CHAIN, k.LEARNS]] = 1.0
+    c[k.MAX_LR], c[k.COSINE], c[k.GROW], c[k.SHRINK], c[k.LARGEST] = np.inf, cosine, 1e9, 1e-9, np.finfo(float).max
+    e, s, r = np.array([1e200, 1.0, -1.0, 0.0]), np.array([1e200, 0.5, 0.5, 1.0]), np.array([0.1, 0.1, 0.7, 0.2])
+    if cosine:
+        e[0], c[k.BETA], r[0] = 1.0, 1e200, 1e200  # r · step is what overflows
+        e[1:3], s[1:3] = 0.0, 0.0
+    w = np.zeros(4)
+    with np.errstate(all="ignore"):
+        getattr(k, kernel)(e, s, r, w, 4, 2.0, 3.0, c)
+    expected = [1e200, 0.1, 0.7, 0.2] if cosine else [0.1, 0.6, 0.2, 0.2]
+    np.testing.assert_allclose(r, expected, rtol=EXACT)
+    np.testing.assert_allclose(w, 2 + 3 * r, rtol=EXACT)
+
+
+class Capped(Reference):
+    """No rate changes by more than a factor in one step."""
+
+    def _learn_rates(self, h: Any, g: Any) -> None:
+        old = self.rate
+        super()._learn_rates(h, g)
+        self.rate = {n: rate.clamp(old[n] / CAP, old[n] * CAP) for n, rate in self.rate.items()}
+
+
+CAP = 1.01
+
+
+@pytest.mark.parametrize("changes", [{}, {"hyper_rule": "multiplicative", "hyper_lr": 0.05}], ids=["sums", "cosines"])
+@pytest.mark.parametrize("rule", ["nesterov", "adam", "adamw"])
+@pytest.mark.parametrize("chain", ["filter", "deep"])
+def test_no_rate_changes_by_more_than_a_factor(
+    chain: str, rule: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreted.use(monkeypatch)
+    name, levels = CHAINS[chain]
+    model = build(name)
+    other = twin(model)
+    setup = kernels(rule, levels, "normalized", model, **changes)
+    options, second = {**setup.options, "combine_lr": 0.0}, {**(setup.second or {}), "max_change": CAP}
+    reference = dataclasses.replace(setup, options=options).reference(other)
+    reference.__class__ = Capped
+    optimizer = dataclasses.replace(setup, options={**options, "max_change": CAP}, second=second).library(model)
+    for t in range(1, 5):
+        for one in (model, other):
+            backward(one, t)
+        optimizer.step()
+        reference.step()
+        assert_same_state(optimizer, model, reference, other)
+
+
+# --------------------------------------------------------------------------- the long horizon
+
+
+@pytest.mark.parametrize("levels", [("global",), ("global", "layer"), ("global", "layer", "unit")], ids="-".join)
+@pytest.mark.parametrize("base", BASES)
+def test_the_long_horizon_rule(base: str, levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against its own literal reference, with runs in pieces."""
+    package = interpreted.use(monkeypatch)
+    monkeypatch.setattr(package.plan, "LARGEST_ITEM", 28)
+    random = torch.Generator().manual_seed(0)
+    shapes = {"a.weight": (3, 30), "a.bias": (3,), "b.weight": (2, 5), "b.bias": (2,)}
+    start = {n: torch.randn(shape, generator=random, dtype=torch.float64) for n, shape in shapes.items()}
+    start["b.bias"].zero_()  # below the floor
+    mine, theirs = ([(n, nn.Parameter(value.clone())) for n, value in start.items()] for _ in range(2))
+    kind, fixed = BASES[base]
+    classes = {"sgd": camhd.SGD, "adam": camhd.Adam, "adamw": camhd.AdamW, "adabound": camhd.AdaBound}
+    options = {"lr": 1e-2, "levels": levels, "weight_decay": 0.01, "hyper_rule": "long_horizon", "backend": "fused"}
+    optimizer = classes[kind](mine, **{**fixed, **options})
+    reference = LongHorizon(theirs, 1e-2, base, levels, weight_decay=0.01)
+    for _ in range(STEPS):
+        for (_, p), (_, q) in zip(mine, theirs, strict=True):
+            noise = torch.randn(p.shape, generator=random, dtype=torch.float64)
+            p.grad, q.grad = (0.5 * one.detach() + 0.2 * noise for one in (p, q))
+        optimizer.step()
+        reference.step()
+        assert "backend fused" in repr(optimizer)
+        each_item_once(optimizer)
+        for (n, p), (_, q) in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-12, msg=n)

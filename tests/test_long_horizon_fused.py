@@ -134,12 +134,13 @@ def test_the_bound_of_a_layer_that_has_waited_is_that_of_its_weights_now() -> No
 
 @pytest.mark.parametrize("levels", CHAINS, ids="-".join)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-def test_goes_on_from_a_checkpoint_to_the_bit(levels: tuple[str, ...], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("base", ["sgd", "sgdn", "adam"])
+def test_goes_on_from_a_checkpoint_to_the_bit(base: str, levels: tuple[str, ...], dtype: torch.dtype) -> None:
     named = parameters(dtype)
-    opt = build("adam", named, lr=1e-3, levels=levels)
+    opt = build(base, named, lr=1e-3, levels=levels)
     feed(named, opt, 10)
     twins = copy.deepcopy(named)
-    other = build("adam", twins, lr=1e-3, levels=levels)
+    other = build(base, twins, lr=1e-3, levels=levels)
     other.load_state_dict(copy.deepcopy(opt.state_dict()))
     feed(named, opt, 10, start=10)
     feed(twins, other, 10, start=10)

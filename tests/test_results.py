@@ -136,6 +136,20 @@ def test_measurements_are_packed_too(tmp_path):
     assert done.stdout.startswith("Equal: all 3 values")
 
 
+def test_the_command_says_what_it_packed_and_what_not(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "more" / "deep")
+    options = "--results", tmp_path / "results", "--scale", "smoke"
+    done = call("results", "pack", "ffnn", tmp_path / "more", *options)
+    assert done.exit_code == 0, done.output
+    assert re.search(r"Not packed: digits-ffnn-32-32-adam\S*-seed2-\w+: unfinished", done.stdout)
+    assert "4 records added, 0 were there; 4 of 63 in all." in done.stdout
+    found = json.loads(call("results", "pack", "ffnn", folder, *options, "--json").stdout)
+    assert (found["added"], len(found["known"]), found["total"]) == ([], 4, 4)
+    other = call("results", "pack", "lenet", folder, *options)
+    assert "5 records are of no run of this plan at the scale smoke" in other.stdout
+    assert call("results", "pack", "ffnn", tmp_path / "nowhere", *options).exit_code == 2
+
+
 # What is refused
 
 
@@ -250,6 +264,19 @@ def test_a_packed_record_that_is_run_again_is_equal(folder, tmp_path):
     assert re.search(rf"Equal: all [\d,]+ values of {name} but its times", done.stdout)
     assert records.read(tmp_path / "again" / name).status == "finished"
     assert call("rerun", tmp_path / "again" / name).exit_code == 0
+
+
+def test_the_command_ends_with_1_where_a_number_differs(folder, tmp_path):
+    pack(folder, tmp_path / "results")
+    place = finished(folder)[-1]
+    path = place / "result.json"
+    path.write_text(re.sub(r'"steps": \d+', '"steps": 7', path.read_text()))
+    done = call("rerun", place)
+    assert done.exit_code == 1
+    assert re.search(r"Differs: steps: 7 then, \d+ now", done.stdout)
+    found = json.loads(call("rerun", place, "--json").stdout)
+    assert (found["equal"], len(found["differences"])) == (False, 1)
+    assert call("rerun", place, "--threads", 0).exit_code == 2
 
 
 @pytest.fixture

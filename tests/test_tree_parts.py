@@ -20,6 +20,8 @@ from compare import close
 from models import build
 from reference_levels import Partition
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 # --------------------------------------------------------------------------- cells
 
 CHAINS = [("mlp", ("global", "layer")), ("cnn", ("layer", "filter")), ("gru", ("global", "gate", "unit"))]

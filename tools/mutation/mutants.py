@@ -8,8 +8,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+
+from .sources import source
 
 ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -81,29 +82,6 @@ def find(root: Path, file: str) -> list[Mutant]:
     return found
 
 
-@cache
-def source(root: Path, file: str) -> str:
-    """A file as it was when this process began, and as it was imported."""
-    return (root / file).read_text()
-
-
-def scopes(text: str) -> dict[int, tuple[str, int]]:
-    """For each line of a file the innermost function or class it is in, and the line where that begins."""
-    found: dict[int, tuple[str, int]] = {}
-
-    def walk(node: ast.AST, scope: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            inner = scope
-            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
-                inner = f"{scope}.{child.name}" if scope else child.name
-                for line in range(child.lineno, (child.end_lineno or child.lineno) + 1):
-                    found[line] = (inner, child.lineno)
-            walk(child, inner)
-
-    walk(ast.parse(text), "")
-    return found
-
-
 def apply(root: Path, mutant: Mutant) -> ast.Module:
     """The module with the change in it."""
     tree = ast.parse(source(root, mutant.file))
@@ -141,10 +119,14 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, str, ast.AST, ast.stmt]
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below one, without types, messages, docstrings, decorators and imports."""
+    """The nodes below one, without types, messages, docstrings, decorators, imports and enumerations."""
     if isinstance(node, (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.Assign) and _is_enumeration(node):
+        return
+    if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
         return
     skipped = {"annotation", "returns", "decorator_list", "bases", "ctx", "type_comment"}
     for name, value in ast.iter_fields(node):
@@ -153,6 +135,12 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and not _is_text(child):
                 yield child
+
+
+def _is_enumeration(node: ast.Assign) -> bool:
+    """`A, B, C = 0, 1, 2`: names of places in a table. Another number is another layout, and no mistake."""
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else []
+    return isinstance(node.targets[0], ast.Tuple) and bool(values) and all(isinstance(v, ast.Constant) for v in values)
 
 
 def _is_text(node: ast.AST) -> bool:
@@ -166,12 +154,20 @@ def _texts(node: ast.AST) -> list[tuple[str, str]]:
 
 def _short(node: ast.AST) -> str:
     """One line of source; of a statement with a body only its head."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):
+        return "pass"
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp) and _is_true(node.value.test):
+        return "return None"
     if isinstance(node, (ast.If, ast.While)):
         word = "if" if isinstance(node, ast.If) else "while"
         return f"{word} {ast.unparse(node.test)}"
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         return f"raise {ast.unparse(node.exc.func)}"
     return " ".join(ast.unparse(node).split())
+
+
+def _is_true(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _variants(node: ast.AST) -> list[ast.AST]:
@@ -241,7 +237,7 @@ def _of_call(node: ast.Call) -> list[ast.AST]:
 def _of_return(node: ast.Return) -> list[ast.AST]:
     if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
         return []
-    return [_with(node, value=ast.copy_location(ast.Constant(None), node.value))]
+    return [_with(node, value=ast.IfExp(ast.Constant(True), ast.Constant(None), node.value))]
 
 
 def _of_assignment(node: ast.Assign) -> list[ast.AST]:
@@ -250,7 +246,8 @@ def _of_assignment(node: ast.Assign) -> list[ast.AST]:
 
 
 def _nothing(node: ast.AST) -> ast.AST:
-    return ast.copy_location(ast.Pass(), node)
+    """A statement that is never carried out; it stays, so that the function keeps its names: `super()` needs one."""
+    return ast.copy_location(ast.If(ast.Constant(False), [node], []), node)
 
 
 def _of_statement(node: ast.stmt) -> list[ast.AST]:

@@ -17,6 +17,16 @@ from .mutants import Mutant, apply
 Functions = dict[str, list[types.FunctionType]]
 
 
+def compile_nothing() -> None:
+    """Let optimizers take plain torch, but for the tests that run kernels as plain Python.
+
+    Machine code is made from the sources as they are on disk, so it cannot show a change; and it takes minutes.
+    """
+    from camhd.backends import select as backends
+
+    backends.why_no_numba = lambda: "the mutation tester compiles nothing"
+
+
 def functions_of(root: Path, files: list[str]) -> Functions:
     """All functions there are, by the file they come from: also those that decorators and classes hold."""
     names = {str(root / file): file for file in files}

@@ -13,18 +13,21 @@ FILES = [
     "src/camhd/tree/numbers.py", "src/camhd/tree/observer.py", "src/camhd/tree/placements.py",
     "src/camhd/tree/rates.py", "src/camhd/tree/saved.py", "src/camhd/tree/shards.py", "src/camhd/tree/state.py",
     "src/camhd/backends/foreach.py",
-    "src/camhd/backends/fused/core.py", "src/camhd/backends/fused/items.py", "src/camhd/backends/fused/kernels.py",
-    "src/camhd/backends/fused/learning.py", "src/camhd/backends/fused/passes.py", "src/camhd/backends/fused/runs.py",
+    "src/camhd/backends/fused/core.py", "src/camhd/backends/fused/horizon.py", "src/camhd/backends/fused/items.py",
+    "src/camhd/backends/fused/kernels.py", "src/camhd/backends/fused/learning.py", "src/camhd/backends/fused/passes.py",
+    "src/camhd/backends/fused/runs.py", "src/camhd/backends/fused/trace_core.py",
+    "src/camhd/backends/fused/trace_items.py", "src/camhd/backends/fused/trace_loops.py",
 ]  # fmt: skip
 
 TESTS = [
     f"tests/test_{name}.py"
     for name in (
-        "backends", "bad_input", "base_rules", "baselines", "baselines_adabound", "baselines_hd", "checkpoint",
+        "bad_input", "base_rules", "baselines", "baselines_adabound", "baselines_hd", "checkpoint",
         "combinations", "contract", "divided_in_threads", "faults", "foreach", "guards", "hypergradient_descent",
         "hypergradients", "hyper_rules", "kernels_interpreted", "levels", "limits", "long_horizon", "param_groups",
-        "partitions", "rate_logger", "reference", "schedules", "snapshot", "spec", "theorems", "torchs_cases",
-        "tree_parts", "with_functional", "with_precision", "with_schedulers", "wrap", "wrap_table",
+        "partitions", "rate_logger", "reference", "schedules", "snapshot", "spec", "stability_cap",
+        "theorems", "torchs_cases",
+        "tree_learning", "tree_parts", "with_functional", "with_precision", "with_schedulers", "wrap", "wrap_table",
     )
 ]  # fmt: skip
 

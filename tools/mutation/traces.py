@@ -13,8 +13,10 @@ import coverage
 import pytest
 from _pytest.runner import runtestprotocol
 
-from .mutants import Mutant, scopes, source
+from .mutants import Mutant
+from .patch import compile_nothing
 from .settings import LEFT_OUT
+from .sources import scopes, source
 
 CASES = 16  # at most, of one test function
 WHOLE = "test_kernels_interpreted"  # of which all cases are needed: each kernel has its own
@@ -33,7 +35,11 @@ class Traces:
     def __init__(self, lines: dict[str, dict[str, list[int]]], durations: dict[str, float], names: list[str]) -> None:
         self.lines, self.durations, self.names = lines, durations, names
         self.bits = dict.fromkeys(names, 0)  # for each test a number with one bit for each line that it reaches
-        for place, tests in enumerate(tests for of_file in lines.values() for tests in of_file.values()):
+        self.masks: dict[str, int] = defaultdict(int)  # the bits of each file, and of each function of each
+        places = ((file, line, tests) for file, of_file in lines.items() for line, tests in of_file.items())
+        for place, (file, line, tests) in enumerate(places):
+            self.masks[file] |= 1 << place
+            self.masks[f"{file} {line.partition('+')[0]}"] |= 1 << place
             for test in tests:
                 self.bits[names[test]] |= 1 << place
         self.stamp = hashlib.sha256("\n".join(sorted(durations)).encode()).hexdigest()[:12]
@@ -108,13 +114,16 @@ class Tracer:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Take the place of pytest's own loop."""
+        compile_nothing()
         session.items = few(session.items)
-        measured = coverage.Coverage(data_file=None, include=[str(self.root / file) for file in self.files])
+        measured = coverage.Coverage(
+            data_file=None, config_file=False, include=[str(self.root / file) for file in self.files]
+        )
         measured.start()
         durations: dict[str, float] = {}
         failed: list[str] = []
         for i, (item, following) in enumerate(zip(session.items, [*session.items[1:], None], strict=True)):
-            if i % 100 == 0:
+            if i % 20 == 0:
                 print(f"{i}/{len(session.items)}", time.process_time(), flush=True)
             measured.switch_context(item.nodeid)
             started = time.process_time()

@@ -39,7 +39,7 @@ class AdaBound(Rule):
         gamma = options["gamma"]
         if gamma is not None and not isinstance(gamma, Real):
             raise TypeError(f"'gamma' must be a number, or None for 1 − β₂, got {gamma!r}.")
-        if gamma is not None and not 0 < gamma < 1:
+        if gamma is not None and not 0 < float(gamma) < 1:
             raise ValueError(f"Invalid gamma parameter: {gamma}; 'gamma' must lie in (0, 1), or be None for 1 − β₂.")
         if options["bounds"] not in BOUNDS:
             raise ValueError(f"'bounds' must be 'released' or 'paper', got {options['bounds']!r}.")

@@ -139,5 +139,5 @@ def check_betas(options: Options, count: int = 2) -> None:
     for index, beta in enumerate(options["betas"]):
         if not isinstance(beta, Real):
             raise TypeError(f"'betas' must be {_COUNTS[count]}, got {options['betas']!r}.")
-        if not 0 <= beta < 1:
+        if not 0 <= float(beta) < 1:
             raise ValueError(f"Invalid beta parameter at index {index}: {beta}; 'betas' must lie in [0, 1).")

@@ -135,6 +135,7 @@ class Rule(ABC):
     name: str
     remembers: ClassVar[tuple[str, ...]] = ()  # the options that looking back at the last move needs
     entries: ClassVar[tuple[str, ...]] = ()  # all that a parameter's state may have; empty: anything
+    remade: ClassVar[tuple[str, ...]] = ()  # state that a step with a trace writes before it reads it; need not be kept
     together: ClassVar[tuple[str, ...]] = ()  # those that it has from the first step on
     kinds: ClassVar[tuple[str, ...]] = ()  # the options that make it another method, so that a state is of one kind
 
@@ -208,7 +209,7 @@ def check_at_least_0(options: Options, name: str, complaint: str) -> None:
     value = options[name]
     if not isinstance(value, (Real, Tensor)):
         raise TypeError(f"'{name}' must be a number, got {value!r}.")
-    if not 0 <= value < float("inf"):
+    if not 0 <= float(value) < float("inf"):
         raise ValueError(f"{complaint}: {value}; '{name}' must be 0 or more and finite.")
 
 

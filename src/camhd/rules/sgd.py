@@ -23,6 +23,7 @@ class SGD(Rule):
     name = "SGD"
     remembers = ("momentum", "nesterov")
     entries = ("momentum_buffer", "direction")
+    remade = ("direction",)
 
     def check(self, options: Options) -> None:
         super().check(options)

@@ -60,7 +60,7 @@ def from_zero(values: Sequence[float]) -> Contrast:
 
     >>> made = from_zero([1.1, 0.9, 1.3])
     >>> round(made.effect, 2), round(made.p, 4), round(made.low, 2), round(made.high, 2)
-    (1.1, 0.0109, 0.6, 1.6)
+    (1.1, 0.0108, 0.6, 1.6)
     """
     found = summarize(values)
     if found.count < 2 or not found.error > 0:
