@@ -24,8 +24,8 @@ from cases import BACKENDS
 STEPS = int(os.environ.get("CAMHD_LONG_STEPS", "20000"))
 KEPT = 997  # rows of noise, a prime: no pattern of the run's own repeats with them
 RUNS: dict[str, dict[str, Any]] = {
-    "additive": {"hyper_lr": 1e-4, "combine_lr": 1e-3},
-    "softmax": {"hyper_lr": 1e-4, "combine_lr": 1e-2, "combine": "softmax"},
+    "additive": {"hyper_rule": "additive", "hyper_lr": 1e-4, "combine_lr": 1e-3},
+    "softmax": {"hyper_rule": "additive", "hyper_lr": 1e-4, "combine_lr": 1e-2, "combine": "softmax"},
     "multiplicative": {"hyper_rule": "multiplicative", "hyper_lr": 0.01, "combine_lr": 1e-3},
     "long_horizon": {"hyper_rule": "long_horizon", "combine_lr": 1e-3},
 }
