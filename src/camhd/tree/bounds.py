@@ -94,8 +94,5 @@ def remember(tracing: Tracing, signal: Signal, cells: Cells, alpha: Tensor, memo
     moves = moving(cells, signal)
     grown = (tracing.kappa > 0) & (alpha > tracing.kappa)
     kept = memory * torch.where(grown, tracing.kappa / torch.where(alpha > 0, alpha, 1), 1)
-    # New tensors, not new numbers in the old ones: torch.compile (2.13) reads the old κ after it is overwritten.
-    tracing.memory, tracing.kappa = (
-        torch.where(moves, kept, tracing.memory),
-        torch.where(moves, alpha, tracing.kappa),
-    )
+    tracing.memory = torch.where(moves, kept, tracing.memory)
+    tracing.kappa = torch.where(moves, alpha, tracing.kappa)
