@@ -38,6 +38,7 @@ class Rule:
     linear_in_gradient: bool = False  # the direction scales with the loss
 
 
+PAPERS = {"hyper_rule": "additive", "max_change": None}  # the reference is Algorithm 1
 MOMENTUM = {"momentum": 0.9}
 BETAS = {"betas": (0.8, 0.95)}
 BOUND = {"final_lr": 0.2, "gamma": 0.01}  # some scalars at the lower bound, some at the upper, some between
@@ -186,8 +187,7 @@ class Setup:
         levels = tuple(spelled.get(level, level) for level in self.levels)
         idle = {"combine_lr"} if self.combine.endswith("fixed") else set()  # the library refuses what has no meaning
         idle = {"combine_lr", "weights"} if self.combine in REGULARIZED else idle
-        given = {"max_change": None, **rule.options, **self.options}  # None: the paper's form
-        options = {k: v for k, v in given.items() if k not in idle}
+        options = {k: v for k, v in {**PAPERS, **rule.options, **self.options}.items() if k not in idle}
         return getattr(camhd, rule.camhd)(params, levels=levels, combine=combine, backend=self.backend, **options)
 
 

@@ -8,7 +8,12 @@ import hypothesis
 import pytest
 import torch
 
+import camhd
+
 torch.set_num_threads(1)
+
+TRACED = 3  # cases of a test whose lines are counted
+UNTRACED = {"test_compile.py", "test_with_compile.py"}  # nearly all that runs in them is torch's compiler
 
 # No deadline: a busy machine is not a failure. Always the same examples: CI is not the place to look for new ones.
 hypothesis.settings.register_profile("camhd", deadline=None, derandomize=True, print_blob=True)
@@ -22,9 +27,29 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Count the lines that a few cases of each test reach: counting takes time, and the others reach the same ones."""
+    if not config.pluginmanager.hasplugin("_cov"):
+        return
+    tests: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(item)
+    for cases in tests.values():
+        traced = range(0, len(cases), -(-len(cases) // TRACED))
+        for number, item in enumerate(cases):
+            if number not in traced or item.path.name in UNTRACED:
+                item.add_marker("no_cover")
+
+
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def papers_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a file whose subject is the paper's algorithm: rates are additive where a test does not say."""
+    monkeypatch.setattr(camhd.hyper, "DEFAULT", "additive")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> None:

@@ -14,6 +14,7 @@ import camhd
 
 FIRST, REST = 7, 6
 FAST = {"hyper_lr": 1e-3, "combine_lr": 0.5}
+PAPERS = {"hyper_rule": "additive", **FAST}
 DEEP = ("global", "layer", "unit", "parameter")
 
 
@@ -29,26 +30,32 @@ class Momentum(camhd.hyper.HyperRule):
 
 
 def _wrapped(inner):
-    return lambda model: camhd.wrap(inner(model.named_parameters()), levels=DEEP, **FAST)
+    return lambda model: camhd.wrap(inner(model.named_parameters()), levels=DEEP, **PAPERS)
 
 
 CASES = {
-    "sgd": lambda m: camhd.SGD(m, lr=0.05, **FAST),
-    "nesterov": lambda m: camhd.SGD(m, lr=0.05, momentum=0.9, nesterov=True, levels=DEEP, **FAST),
-    "adam": lambda m: camhd.Adam(m, lr=0.01, **FAST),
-    "adam-deep": lambda m: camhd.Adam(m, lr=0.01, weight_decay=0.01, levels=DEEP, combine="softmax", **FAST),
-    "amsgrad-per-layer": lambda m: camhd.Adam(m, amsgrad=True, combine=camhd.combine.PerLayer(), **FAST),
-    "adam-network": lambda m: camhd.Adam(m, combine=camhd.combine.Network(), levels=DEEP, **FAST),
+    "sgd": lambda m: camhd.SGD(m, lr=0.05, **PAPERS),
+    "nesterov": lambda m: camhd.SGD(m, lr=0.05, momentum=0.9, nesterov=True, levels=DEEP, **PAPERS),
+    "adam": lambda m: camhd.Adam(m, lr=0.01, **PAPERS),
+    "adam-deep": lambda m: camhd.Adam(m, lr=0.01, weight_decay=0.01, levels=DEEP, combine="softmax", **PAPERS),
+    "amsgrad-per-layer": lambda m: camhd.Adam(m, amsgrad=True, combine=camhd.combine.PerLayer(), **PAPERS),
+    "adam-network": lambda m: camhd.Adam(m, combine=camhd.combine.Network(), levels=DEEP, **PAPERS),
     "adam-regularized": lambda m: camhd.Adam(
-        m, hyper_lr=1e-3, combine=camhd.combine.Regularized(100.0, over_time=50.0), levels=("global", "layer", "unit")
+        m,
+        hyper_lr=1e-3,
+        hyper_rule="additive",
+        combine=camhd.combine.Regularized(100.0, over_time=50.0),
+        levels=("global", "layer", "unit"),
     ),
+    "default": camhd.Adam,
+    "default-nesterov": lambda m: camhd.SGD(m, momentum=0.9, nesterov=True, levels=("global", "layer", "unit")),
     "adam-own-hyper-rule": lambda m: camhd.Adam(m, hyper_rule=Momentum(), levels=DEEP, **FAST),
-    "adamw": lambda m: camhd.AdamW(m, lr=0.01, weight_decay=0.5, decay=0.01, **FAST),
+    "adamw": lambda m: camhd.AdamW(m, lr=0.01, weight_decay=0.5, decay=0.01, **PAPERS),
     "adabound": lambda m: camhd.AdaBound(m, lr=0.01, levels=DEEP, hyper_rule="multiplicative"),
     "two-groups": lambda m: camhd.AdamW(
         [{"params": m[0].named_parameters(), "lr": 0.02}, {"params": m[2].named_parameters(), "hyper_lr": 1e-2}],
         lr=0.01,
-        **FAST,
+        **PAPERS,
     ),
     "wrapped-rmsprop": _wrapped(lambda p: torch.optim.RMSprop(p, lr=0.01)),
     "wrapped-nadam": _wrapped(lambda p: torch.optim.NAdam(p, lr=0.01)),

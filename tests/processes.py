@@ -9,10 +9,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ def in_processes(count: int, function: Callable[..., Any], *args: Any) -> list[A
     """
     multiprocessing.set_forkserver_preload(PRELOAD)
     with tempfile.TemporaryDirectory() as folder:
-        where = (count, folder, function, args)
+        where = (count, folder, function, args, _counting())
         try:
             mp.start_processes(_enter, where, nprocs=count, start_method="forkserver")
         except mp.ProcessExitedException:
@@ -47,7 +49,32 @@ def in_processes(count: int, function: Callable[..., Any], *args: Any) -> list[A
         return [torch.load(Path(folder) / f"result{rank}", weights_only=False) for rank in range(count)]
 
 
-def _enter(rank: int, count: int, folder: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _counting() -> str | None:
+    """Where this process writes which lines it reaches; None if nobody asks."""
+    coverage = sys.modules.get("coverage")
+    active = None if coverage is None else coverage.Coverage.current()
+    return None if active is None else str(active.config.data_file)
+
+
+@contextmanager
+def _counted(where: str | None) -> Iterator[None]:
+    """Count the lines of a process that was forked from a server, and so was not told to do it."""
+    if where is None:
+        yield
+        return
+    from coverage import Coverage
+
+    settings = str(Path(__file__).parents[1] / "pyproject.toml")
+    counting = Coverage(where, data_suffix=True, config_file=settings, messages=False)
+    counting.set_option("run:disable_warnings", ["module-not-measured", "no-data-collected"])  # it is imported already
+    with counting.collect():
+        yield
+    counting.save()
+
+
+def _enter(
+    rank: int, count: int, folder: str, function: Callable[..., Any], args: tuple[Any, ...], counting: str | None
+) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     torch.set_num_threads(1)
@@ -55,7 +82,7 @@ def _enter(rank: int, count: int, folder: str, function: Callable[..., Any], arg
     patience = timedelta(minutes=5)  # for another process; a test must not hang
     dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=patience)
     try:
-        with warnings.catch_warnings():
+        with _counted(counting), warnings.catch_warnings():
             warnings.simplefilter("error")
             result = function(Path(folder), *args)
     except BaseException:

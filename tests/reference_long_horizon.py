@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from reference_rules import DEFAULTS, RULES, moments
+
 RHO = 0.998  # memory of the trace of directions
 BETA_MAX, PATIENCE = 0.1, 10.0  # how fast rates move at first, and how soon that slows
 STEADY = 0.02  # how fast they follow the plain cosine, at all times
@@ -53,22 +55,36 @@ class Cell:
         return max(float(part.square().sum()), FLOOR**2 * part.numel())
 
 
+BASES = {
+    "sgd": ("sgd", {}),
+    "momentum": ("sgd", {"momentum": 0.9}),
+    "sgdn": ("sgd", {"momentum": 0.9, "nesterov": True}),
+    "adam": ("adam", {}),
+    "amsgrad": ("adam", {"amsgrad": True}),
+    "adamw": ("adamw", {}),
+    "adabound": ("adabound", {}),
+    "amsbound": ("adabound", {"amsbound": True}),
+}
+
+
 class Reference:
-    """θ ← θ − κ d with Adam's or Nesterov's d and long-horizon rates.
+    """θ ← θ − κ d with any base rule's d and long-horizon rates.
 
     Args:
-        model: in float64.
+        model: in float64, or its named parameters.
         lr: where all rates start.
-        base: "adam" or "sgdn".
+        base: one of `BASES`.
         levels: any of "global", "layer", "unit", in that order.
-        weight_decay: L2, part of the gradient.
+        options: of the base rule.
     """
 
-    def __init__(self, model: nn.Module, lr: float, base: str = "adam", levels=("global", "layer"), weight_decay=0.0):
-        self.base, self.levels, self.decay = base, levels, weight_decay
+    def __init__(self, model, lr: float, base: str = "adam", levels=("global", "layer"), **options: float):
+        self.base, fixed = BASES[base]
+        self.options = {**DEFAULTS[self.base], **fixed, **options}
+        self.levels = levels
         known: dict[tuple, Rate] = {}
         self.cells: list[Cell] = []
-        for name, param in model.named_parameters():
+        for name, param in model.named_parameters() if isinstance(model, nn.Module) else model:
             layer = name.rpartition(".")[0]
             for row in range(len(param)) if "unit" in levels else [None]:
                 rates: list[Rate] = []
@@ -100,24 +116,22 @@ class Reference:
 
     def _observe(self, cell: Cell) -> dict:
         """(1) g meets the trace; (2) the base rule's direction; (3) the trace takes it in."""
-        g = cell.of(cell.param.grad).clone()
-        g += self.decay * cell.of(cell.param)
-        state = cell.state
-        if not state:
-            state.update(t=0, m=torch.zeros_like(g), v=torch.zeros_like(g), trace=torch.zeros_like(g))
-        trace = state["trace"]
+        g, theta, state = cell.of(cell.param.grad).clone(), cell.of(cell.param.detach()), cell.state
+        if self.base != "adamw":
+            g += self.options["weight_decay"] * theta
+        trace = state.setdefault("trace", torch.zeros_like(g))
         found = {"gg": float((g * g).sum()), "gD": float((g * trace).sum()), "DD": float((trace * trace).sum())}
-        state["t"] += 1
-        if self.base == "adam":
-            state["m"] = 0.9 * state["m"] + 0.1 * g
-            state["v"] = 0.999 * state["v"] + 0.001 * g * g
-            root = (state["v"] / (1 - 0.999 ** state["t"])).sqrt() + 1e-8
-            d = state["m"] / (1 - 0.9 ** state["t"]) / root
-        else:
-            state["m"] = 0.9 * state["m"] + g if state["t"] > 1 else g.clone()
-            d = g + 0.9 * state["m"]
+        d = self._direction(state, g, theta)
         state["trace"] = cell.memory * trace + d
         return {**found, "dd": float((d * d).sum()), "d": d}
+
+    def _direction(self, state: dict, g: Tensor, theta: Tensor) -> Tensor:
+        if self.base != "adabound":
+            return RULES[self.base](state, g, theta, torch.zeros(()), 1.0, self.options)[1]
+        (beta1, beta2), eps = self.options["betas"], self.options["eps"]  # the direction that has not met a bound
+        m, v, t = moments(state, g, self.options, self.options["amsbound"])
+        state["slope"] = math.sqrt(1 - beta2**t) / (1 - beta1**t) / (v.sqrt() + eps)
+        return state["slope"] * m
 
     def _learn(self, rate: Rate, mine: list, old: dict[int, float]) -> None:
         """(4) cosine; (5) how unusual it is; (6) how much that counts by now; (7) the rate."""
@@ -165,4 +179,10 @@ class Reference:
         first = cell.kappa == 0
         cell.memory = RHO if first or kappa == 0 else RHO * min(1.0, cell.kappa / kappa)
         cell.kappa = kappa
-        cell.of(cell.param).sub_(factor * kappa * d)
+        update = factor * kappa * d
+        if self.base == "adabound":
+            t, state = cell.state["t"], cell.state
+            gamma, final = 1 - self.options["betas"][1], factor * self.options["final_lr"]
+            eta = factor * kappa * state["slope"]
+            update = eta.clamp(final * (1 - 1 / (gamma * t + 1)), final * (1 + 1 / (gamma * t))) * state["m"]
+        cell.of(cell.param).sub_(update)

@@ -17,7 +17,8 @@ from sharded import alone, assert_close, learned, network, train
 EXACT = 1e-10  # of float64, after some steps of sums in another order
 STEPS = 12
 UNITS = ("global", "layer", "unit")
-LEARNING = {"lr": 1e-2, "hyper_lr": 1e-4, "combine_lr": 1e-3}
+PAPERS = {"hyper_rule": "additive"}
+LEARNING = {"lr": 1e-2, "hyper_lr": 1e-4, "combine_lr": 1e-3, **PAPERS}
 
 
 def grouped(model: nn.Module, **options: Any) -> Optimizer:
@@ -49,10 +50,12 @@ CASES: dict[str, Callable[[nn.Module], Optimizer]] = {
     "network": partial(Adam, levels=("layer", "unit", "parameter"), combine=combine.Network(2), **LEARNING),
     "network of units": partial(Adam, levels=UNITS, combine=combine.Network(2), **LEARNING),
     "multiplicative": partial(Adam, levels=(*UNITS, "parameter"), hyper_rule="multiplicative", lr=1e-2),
-    "mean": partial(Adam, levels=UNITS, hyper_scale="mean", lr=1e-2, hyper_lr=1e-2),
-    "size": partial(Adam, levels=("global", "layer", "unit"), hyper_scale="size", lr=1e-2, hyper_lr=1e-6),
-    "tied": partial(Adam, levels=(*UNITS, "parameter"), combine=tied("virtual"), lr=1e-2, hyper_lr=1e-4),
-    "tied, closed": partial(Adam, levels=(*UNITS, "parameter"), combine=tied("closed"), lr=1e-2, hyper_lr=1e-4),
+    "mean": partial(Adam, levels=UNITS, hyper_scale="mean", lr=1e-2, hyper_lr=1e-2, **PAPERS),
+    "size": partial(Adam, levels=("global", "layer", "unit"), hyper_scale="size", lr=1e-2, hyper_lr=1e-6, **PAPERS),
+    "tied": partial(Adam, levels=(*UNITS, "parameter"), combine=tied("virtual"), lr=1e-2, hyper_lr=1e-4, **PAPERS),
+    "tied, closed": partial(
+        Adam, levels=(*UNITS, "parameter"), combine=tied("closed"), lr=1e-2, hyper_lr=1e-4, **PAPERS
+    ),
     "columns": partial(Adam, levels=("global", "layer", levels.Unit("input")), **LEARNING),
     "groups": partial(grouped, levels=("global", "group", "unit")),
     "groups, tied": partial(grouped, levels=("global", "group", "unit"), combine=tied("closed"), combine_lr=0),

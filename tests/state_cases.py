@@ -21,6 +21,7 @@ ADDITIVE: dict[str, Any] = {
     "hyper_rule": "additive",
     "hyper_lr": 1e-3,
     "combine_lr": 20.0,
+    "max_change": None,
 }
 
 

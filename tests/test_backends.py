@@ -16,6 +16,8 @@ from torch import nn
 import camhd
 from camhd.backends import select
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 FAST = {"hyper_lr": 1e-6, "combine_lr": 0.01}
 RULES = {
     "sgd": lambda p, **o: camhd.SGD(p, lr=0.05, weight_decay=0.01, **o),
@@ -39,6 +41,16 @@ CHAINS = {
     "mean": {"combine": "fixed", "hyper_lr": 1e-2, "hyper_scale": "mean"},
     "cosine": {"hyper_rule": "multiplicative", "levels": ("global", "unit")},
     "cosine-deep": {"hyper_rule": "multiplicative", "levels": ("global", "layer", "unit", "parameter")},
+    "horizon": {"hyper_rule": "long_horizon", "max_lr": 0.06},
+    "horizon-deep": {
+        "hyper_rule": "long_horizon",
+        "levels": ("global", "layer", "unit"),
+        "combine": "softmax",
+        "combine_lr": 0.01,
+        "decay": 0.01,
+        "lr_limit": 0.02,
+    },
+    "horizon-per-layer": {"hyper_rule": "long_horizon", "combine": camhd.combine.PerLayer(), "combine_lr": 0.01},
     "per-layer": {"combine": camhd.combine.PerLayer(), "levels": ("global", "unit"), **FAST},
     "network": {"combine": camhd.combine.Network(), **FAST},
     "regularized": {"combine": camhd.combine.Regularized(1e5, over_time=1e4), "hyper_lr": 1e-6},
@@ -115,7 +127,7 @@ def test_both_backends_give_the_same_numbers_in_channels_last(rule):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("chain", ["filter", "three"])
+@pytest.mark.parametrize("chain", ["filter", "three", "horizon-deep"])
 def test_a_parameter_that_gets_other_memory_in_mid_training_goes_on(chain):
     """model.to(memory_format=…) gives parameters other strides, and a loaded state may have yet others."""
     (plain, slow), (kernels, fast) = pair("adam", chain)
@@ -145,8 +157,8 @@ def test_parameters_that_leave_the_cpu_in_mid_training_leave_the_kernels():
     assert fused._look_up() is None
 
 
-@pytest.mark.parametrize("chain", ["two", "three"])
-@pytest.mark.parametrize("rule", ["momentum", "adam", "adamw", "adabound"])
+@pytest.mark.parametrize("chain", ["two", "three", "horizon", "horizon-deep"])
+@pytest.mark.parametrize("rule", ["momentum", "nesterov", "adam", "adamw", "adabound"])
 def test_backends_may_take_turns(rule, chain):
     """A state written by one backend is taken up by the other, and by a copy, as if nothing had happened."""
     (plain, slow), (kernels, fast) = pair(rule, chain)
@@ -182,7 +194,7 @@ def test_param_groups_schedules_and_added_groups_are_the_same_in_both():
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-@pytest.mark.parametrize("chain", ["two", "three"])
+@pytest.mark.parametrize("chain", ["two", "three", "horizon"])
 def test_the_kernels_guard_as_plain_torch_does(poison, chain):
     for _, (named, opt) in zip(("foreach", "fused"), pair("sgd", chain), strict=True):
         train(named, opt, 3)
@@ -311,7 +323,7 @@ def test_a_step_after_a_fork_works(monkeypatch):
     assert same([value.flatten() for value in found], [value.flatten() for value in everything(opt)])
 
 
-@pytest.mark.parametrize("chain", ["filter", "three"])
+@pytest.mark.parametrize("chain", ["filter", "three", "horizon-deep"])
 def test_sums_do_not_depend_on_the_number_of_threads_nor_on_whose_they_are(chain, monkeypatch):
     from camhd.backends.fused import threads
 

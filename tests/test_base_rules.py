@@ -15,6 +15,8 @@ import camhd
 from cases import BACKENDS, CHAINS, EXACT, RULES, TORCH_RULES, Setup
 from models import backward, build, snapshot, twin
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 FLOAT32 = 1e-6  # the rtol that the specification asks of float32
 STEPS = 100
 OFF = {"hyper_lr": 0.0, "combine_lr": 0.0}

@@ -12,6 +12,8 @@ from torch import nn
 import camhd
 from continue_training import FIRST, REST, RUNS, build, train
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 
 def same(one, other):
     if isinstance(one, torch.Tensor):

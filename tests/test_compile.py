@@ -10,7 +10,10 @@ from torch import nn
 import camhd
 from cases import CLOSE, HYPER
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, when it compiles
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),  # torch's own, when it compiles
+    pytest.mark.usefixtures("papers_form"),
+]
 
 RULES = {
     "sgd": lambda p, **o: camhd.SGD(p, weight_decay=0.01, **o),

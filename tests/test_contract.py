@@ -9,6 +9,8 @@ from torch import nn
 
 import camhd
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 EXACT = 1e-12
 
 

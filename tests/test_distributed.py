@@ -23,6 +23,7 @@ from sharded_cases import (
     CASES,
     EXACT,
     LEARNING,
+    PAPERS,
     UNITS,
     as_in_one_process,
     foreach,
@@ -106,7 +107,7 @@ def not_finite_on_one_process() -> None:
     """
     for options in ({"levels": (*UNITS, "parameter"), **LEARNING}, {"levels": ("unit",), "combine": "fixed"}):
         model = shard(network())
-        optimizer = Adam(model, **{"lr": 1e-2, "hyper_lr": 1e-4, **options})
+        optimizer = Adam(model, **{"lr": 1e-2, "hyper_lr": 1e-4, **PAPERS, **options})
         here(model, optimizer, range(3))
         before = whole(optimizer.rates()), optimizer.combination()
         gradients(model, optimizer, 3)
@@ -240,7 +241,7 @@ def gradients_divided_otherwise() -> None:
     divided = nn.Parameter(DTensor.from_local(torch.ones(3), mesh, [Replicate()]))
     plain = nn.Parameter(torch.ones(3))
     for p in (divided, plain):
-        optimizer = Adam([("norm.weight", p)], lr=0.1, eps=1.0, backend="foreach")
+        optimizer = Adam([("norm.weight", p)], lr=0.1, eps=1.0, backend="foreach", **PAPERS)
         for _ in range(3):
             p.grad = torch.full((3,), 3.0) if p is plain else DTensor.from_local(part, mesh, [Partial()])
             optimizer.step()
@@ -252,14 +253,16 @@ def wrapped() -> None:
 
     def make(model: nn.Module, **options: Any) -> Optimizer:
         inner = torch.optim.RMSprop(model.parameters(), lr=1e-2)
-        return camhd.wrap(inner, model=model, levels=UNITS, hyper_lr=1e-4, combine_lr=1e-3, **options)
+        return camhd.wrap(inner, model=model, levels=UNITS, hyper_lr=1e-4, combine_lr=1e-3, **PAPERS, **options)
 
     as_in_one_process(make)
 
 
 def readings() -> None:
     """Each process reads the rates that it keeps; asked for the whole, all of them read those of one process."""
-    optimizer, reference = (Adam(model, levels=(*UNITS, "parameter")) for model in (shard(network()), network()))
+    optimizer, reference = (
+        Adam(model, levels=(*UNITS, "parameter"), **PAPERS) for model in (shard(network()), network())
+    )
     names, found = report.groups(optimizer, 1000), report.snapshot(optimizer, 1000)
     assert {level: len(some or []) for level, some in names.items()} == {k: v["count"] for k, v in found.items()}
     everywhere: list[Any] = [None, None]

@@ -11,6 +11,8 @@ from camhd.rules import base
 from cases import EXACT
 from test_backends import CHAINS, FAST, RULES, everything, tensors, train
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 SHAPES = [(40, 3), (40,), (1, 50), (7, 2, 3, 3), (), (0, 5), (30, 1)]
 
 

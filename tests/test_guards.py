@@ -6,6 +6,7 @@ from torch import nn
 
 import camhd
 
+pytestmark = pytest.mark.usefixtures("papers_form")
 WILD = {"hyper_lr": 10.0, "combine_lr": 10.0, "max_change": None}
 
 

@@ -15,6 +15,8 @@ from compare import close, flat
 from models import backward, build, twin
 from reference_levels import layer_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 
 def hypergradient_descent(
     model: nn.Module, steps: int, direction: Callable[..., Tensor], groups: Callable[[str], str], lr: float, beta: float

@@ -17,6 +17,8 @@ from cases import BACKENDS, CHAINS, COMBINATIONS, REGULARIZED, RULES, Setup, eve
 from differentiate import Observer
 from models import build
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 SCHEDULE = (1.0, 0.5, 0.8, 1.3, 1.1)  # what a scheduler makes of lr, step by step
 MULTIPLICATIVE = {"hyper_rule": "multiplicative"}
 

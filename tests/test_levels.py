@@ -7,6 +7,8 @@ from torch import nn
 import camhd
 from camhd.levels import lay_out, level, owners_of, slots_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 CHAIN = [level(name) for name in ("global", "layer", "gate", "unit")]
 
 

@@ -13,6 +13,8 @@ from cases import REGULARIZED, Setup
 from compare import flat
 from models import backward, build, feed, gradients_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 
 @pytest.mark.parametrize("hyper_rule", ["additive", "multiplicative"])
 @pytest.mark.parametrize(("sign", "end"), [(1, 0.3), (-1, 0.05)])

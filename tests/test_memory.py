@@ -6,6 +6,8 @@ from torch import nn
 
 import camhd
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 
 def net():
     convolutions = nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.Flatten()
@@ -49,6 +51,13 @@ def bytes_of(make):
     opt = make(model)
     run(opt, model)
     return state_bytes(opt, model)
+
+
+@pytest.mark.parametrize("levels", [("global", "layer"), ("global", "filter")])
+def test_the_default_rule_keeps_one_tensor_more(levels):
+    theirs = bytes_of(lambda m: torch.optim.Adam(m.parameters()))
+    ours = bytes_of(lambda m: camhd.Adam(m, levels=levels, hyper_rule="long_horizon"))
+    assert 1.49 * theirs <= ours <= 1.52 * theirs
 
 
 @pytest.mark.parametrize("levels", [("global", "layer"), ("global", "filter")])

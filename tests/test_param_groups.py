@@ -15,6 +15,8 @@ from differentiate import Observer
 from models import backward, build, snapshot, twin
 from reference_levels import layer_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 
 def test_every_rate_starts_at_the_lr_of_its_group() -> None:
     model = build("mlp")

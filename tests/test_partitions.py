@@ -18,6 +18,8 @@ from compare import assert_alike, flat
 from models import feed, gradients_of
 from reference import Reference
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 LSTM, GRU = ("input", "forget", "cell", "output"), ("reset", "update", "new")
 
 

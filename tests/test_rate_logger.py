@@ -17,6 +17,8 @@ from cases import CLOSE, EXACT
 from models import build
 from training import step
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 FAST = {"lr": 0.01, "hyper_lr": 1e-3, "combine_lr": 0.1}
 
 

@@ -93,3 +93,9 @@ def test_without_an_archive_the_page_says_so(tmp_path):
 def test_the_page_has_its_marks():
     text = PAGE.read_text(encoding="utf-8")
     assert text.index(no_tuning.BEGIN) < text.index(no_tuning.END)
+
+
+@pytest.mark.slow
+def test_the_tables_of_the_page_are_those_of_the_published_records():
+    text, _ = no_tuning.tables(PAGE.parents[1] / "results")
+    assert f"{no_tuning.BEGIN}\n\n{text}\n\n{no_tuning.END}" in PAGE.read_text(encoding="utf-8"), "make results"

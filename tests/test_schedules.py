@@ -17,6 +17,8 @@ from compare import assert_alike, assert_same_state
 from models import backward, build, snapshot, twin
 from reference_levels import layer_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 STEPS = 40
 
 SCHEDULERS: dict[str, Callable[[Any], Any]] = {

@@ -15,6 +15,8 @@ from cases import CHAINS, RULES, Setup, block_of, strength
 from compare import close, flat
 from models import backward, build, feed, gradients_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 # Signs, sums and scales.
 
 

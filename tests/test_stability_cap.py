@@ -212,6 +212,7 @@ def test_a_state_from_before_there_was_a_cap_goes_on_without_one() -> None:
     feed(optimizer, model, gradients_of(model, 1))
     saved = copy.deepcopy(optimizer.state_dict())
     del saved["param_groups"][0]["max_change"]
+    saved["param_groups"][0]["camhd"]["version"] = 1
     optimizer.load_state_dict(saved)
     feed(optimizer, model, gradients_of(model, 2)[1:])
     assert optimizer.rates()["global"] > 0.1

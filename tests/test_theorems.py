@@ -14,6 +14,8 @@ from cases import CLOSE, EXACT, REGULARIZED, Setup, pulls, root_to_leaf
 from models import backward, build, snapshot
 from reference_levels import layer_of
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 LR, BETA = 0.05, 1e-2
 CHAINS = {
     ("global", "layer"): "mlp",

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 import camhd
 from cases import BACKENDS, EXACT
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit and others, while it is imported
     cases = importlib.import_module("torch.testing._internal.common_optimizers")

@@ -14,7 +14,10 @@ import camhd
 from cases import CLOSE, EXACT
 from models import backward, batch, build
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, when it compiles
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),  # torch and some packages, on import
+    pytest.mark.usefixtures("papers_form"),
+]
 
 BLOCKS = camhd.levels.Block(lambda name: name.split(".")[0])
 FAST: dict[str, Any] = {"lr": 0.01, "hyper_lr": 1e-4, "combine_lr": 0.1}

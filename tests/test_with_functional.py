@@ -14,6 +14,8 @@ import camhd
 from cases import EXACT
 from models import backward, batch, build, loss_at
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 FAST: dict[str, Any] = {"lr": 0.02, "hyper_lr": 1e-4, "combine_lr": 0.1}
 DEEP = ("global", "layer", "unit", "parameter")
 

@@ -15,6 +15,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import camhd
 from examples_run import run, run_blocks
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY"):
     os.environ.setdefault(name, "1")  # no test asks for the network
 
@@ -25,6 +27,7 @@ with warnings.catch_warnings():
 
 FAST: dict[str, Any] = {"hyper_lr": 1e-5, "combine_lr": 0.1}
 MAKERS = {
+    "default": lambda model: camhd.Adam(model, hyper_rule="long_horizon"),
     "AdamW": lambda model: camhd.AdamW(model, lr=3e-3, levels=("global", "layer"), **FAST),
     "SGD": lambda model: camhd.SGD(model, lr=0.1, momentum=0.9, levels=("global", "layer", "unit"), hyper_lr=1e-2),
     "wrapped": lambda model: camhd.wrap(torch.optim.RMSprop(model.parameters(), lr=1e-3), model, **FAST),

@@ -22,6 +22,7 @@ with warnings.catch_warnings():
     lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
 
 pytestmark = [
+    pytest.mark.usefixtures("papers_form"),
     pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning"),
@@ -29,6 +30,7 @@ pytestmark = [
 
 FAST: dict[str, Any] = {"hyper_lr": 1e-4, "combine_lr": 0.1}
 MAKERS = {
+    "default": lambda model: camhd.Adam(model, hyper_rule="long_horizon"),
     "SGD": lambda model: camhd.SGD(model, lr=0.05, momentum=0.9, nesterov=True, **FAST),
     "Adam": lambda model: camhd.Adam(model, lr=0.01, levels=("global", "layer", "unit", "parameter"), **FAST),
     "wrapped": lambda model: camhd.wrap(torch.optim.RMSprop(model.parameters(), lr=0.01), model, **FAST),

@@ -15,6 +15,8 @@ from camhd import report
 from cases import CLOSE, EXACT, Setup, learning
 from models import backward, build, snapshot
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 FAST: dict[str, Any] = {"lr": 0.01, "hyper_lr": 1e-3, "combine_lr": 0.1}
 
 

@@ -14,8 +14,11 @@ from cases import CLOSE, EXACT, Setup, learning
 from compare import assert_same_state
 from models import backward, build, draw, twin
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 FAST: dict[str, Any] = {"hyper_lr": 1e-4, "combine_lr": 0.1}
 OPTIMIZERS = {
+    "default": lambda model: camhd.Adam(model, hyper_rule="long_horizon"),
     "SGD": lambda model: camhd.SGD(model, lr=0.05, momentum=0.9, levels=("global", "layer", "unit"), **FAST),
     "Adam": lambda model: camhd.Adam(model, lr=0.01, levels=("global", "layer", "parameter"), **FAST),
     "AdamW": lambda model: camhd.AdamW(model, lr=0.01, weight_decay=0.1, **FAST),

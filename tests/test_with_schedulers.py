@@ -16,6 +16,8 @@ from cases import EXACT, Setup, learning
 from compare import assert_alike, assert_same_state
 from models import backward, batch, build, twin
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 STEPS = 30
 LR = 0.01
 

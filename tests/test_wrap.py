@@ -7,6 +7,8 @@ from torch.func import functional_call
 
 import camhd
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 HYPER = 1e-10
 FAST = {"hyper_lr": 1e-3, "combine_lr": 0.5}
 DEEP = ("global", "layer", "unit", "parameter")

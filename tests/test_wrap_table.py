@@ -127,7 +127,10 @@ ROWS = {**{f"torch.optim.{name}": row for name, row in TORCH.items()}, **PYPI}
 ACCEPTED = [name for name, row in ROWS.items() if not row.refused]
 REFUSED = [name for name, row in ROWS.items() if row.refused]
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # at the import of some packages
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),  # torch and some packages, on import
+    pytest.mark.usefixtures("papers_form"),
+]
 
 
 def network(bias: bool = True) -> nn.Module:

@@ -8,11 +8,11 @@
 
 The rooms, each importing only from those above it: `levels` (who shares a rate), `combine` (how the
 levels' rates become one), `hyper` (how a rate follows its hypergradient), `tree` (the rates),
-`rules` (the base optimizers' directions), `backends` (how a step is carried out), `optim`, `baselines` (other
-methods to compare with), `report` (reading the rates while training).
+`rules` (the base optimizers' directions), `backends` (how a step is carried out), `optim`, `presets` (the
+paper's settings), `baselines` (other methods to compare with), `report` (reading the rates while training).
 """
 
-from . import baselines, combine, hyper, levels, report
+from . import baselines, combine, hyper, levels, presets, report
 from .optim import SGD, AdaBound, Adam, AdamW, HyperOptions, Optimizer, wrap
 
 __version__ = "0.1.0"
@@ -28,6 +28,7 @@ __all__ = [
     "combine",
     "hyper",
     "levels",
+    "presets",
     "report",
     "wrap",
 ]

@@ -44,7 +44,7 @@ def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[
     tree.begin()
     rule.turn(batches)
     if traced:
-        memories = tree.memories()
+        memories = tree.memories(ahead.restarts)
         for piece in pieces:
             _take_in(rule.direction(piece), piece, observer, memories)
     kappas = tree.advance(observer.signal(), groups, ahead)  # lines 2 to 5: rates, γ, κ
@@ -55,7 +55,7 @@ def step(rule: Rule, tree: RateTree, batches: Sequence[Batch], groups: Sequence[
 
 
 def note_options(rule: Rule, batches: Sequence[Batch]) -> None:
-    """What the next step must know of the param groups' options at this one; before `end` says that it may look back."""
+    """What the next step must know of the groups' options at this one; noted before `end` lets it look back."""
     for batch in batches:
         assert isinstance(batch.options, dict)
         batch.options["last_move"] = {name: batch.options[name] for name in rule.remembers}

@@ -83,9 +83,9 @@ class Backend:
         divided = "the parameters are divided over processes" if tree.cells.divided is not None else None
         self._why_not = divided or why_no_numba() or _why_not_this(rule, tree, groups)
         if self._why_not is None:
-            from .fused import Fused
+            from .fused import fused
 
-            self._fused = Fused(rule, tree, groups, states)
+            self._fused = fused(rule, tree, groups, states)
         self._decided_for = now
         return self._fused
 

@@ -49,7 +49,8 @@ class AdaBound(optim.AdaBound):
     ) -> None:
         super().__init__(
             params, lr, betas, final_lr, gamma, eps, weight_decay, amsbound,
-            levels=("global",), combine="fixed", hyper_lr=0.0, maximize=maximize, backend=backend,
+            levels=("global",), combine="fixed", hyper_rule="additive", hyper_lr=0.0,
+            maximize=maximize, backend=backend,
         )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def _check(group: dict[str, Any]) -> None:
     check_at_least_0(group, "lr", "Invalid learning rate")
     check_at_least_0(group, "eps", "Invalid epsilon value")
     check_at_least_0(group, "weight_decay", "Invalid weight_decay value")
-    check_betas(group)
+    check_betas(group, len(group["betas"]))
     for p in group["params"]:
         if p.is_complex() or p.dtype == torch.float16:
             raise TypeError(

@@ -28,6 +28,8 @@ class Network(Combination):
     at_last_move = True  # the only point at which ∂f/∂w is what autograd would give
 
     def __init__(self, hidden: int = 8, seed: int = 0) -> None:
+        if not isinstance(hidden, int):
+            raise TypeError(f"'hidden' must be a whole number, got {hidden!r}.")
         if hidden < 1:
             raise ValueError(f"'hidden' must be at least 1, got {hidden}; use combine='normalized' for none.")
         self.hidden, self.seed = hidden, seed

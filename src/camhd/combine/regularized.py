@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from torch import Tensor
@@ -44,6 +45,8 @@ class Regularized(Combination):
             raise ValueError(f"'solve' must be one of {', '.join(map(repr, SOLVES))}, got {solve!r}.")
         given = dict(strength) if isinstance(strength, Mapping) else {("every", "pair"): strength}
         for pair, value in {**given, ("over", "time"): over_time}.items():
+            if not isinstance(value, Real):
+                raise TypeError(f"λ must be a number, got {value!r} for {pair}.")
             if not 0 <= value < float("inf"):
                 raise ValueError(f"λ must be 0 or more and finite, got {value} for {pair}.")
         self.strength = {pair: float(v) for pair, v in given.items()} if isinstance(strength, Mapping) else strength

@@ -10,8 +10,12 @@ RULES: dict[str, type[HyperRule]] = {
 }
 
 
-def hyper_rule(spec: str | HyperRule) -> HyperRule:
-    """A hyper rule from its name; an object is returned as it is."""
+DEFAULT = "long_horizon"
+
+
+def hyper_rule(spec: str | HyperRule | None = None) -> HyperRule:
+    """A hyper rule from its name, the default one if there is none; an object is returned as it is."""
+    spec = DEFAULT if spec is None else spec
     if isinstance(spec, HyperRule):
         return spec
     if not isinstance(spec, str) or spec not in RULES:
@@ -21,7 +25,13 @@ def hyper_rule(spec: str | HyperRule) -> HyperRule:
     return RULES[spec]()
 
 
+def name_of(rule: HyperRule) -> str:
+    """What a person calls a rule: the name that makes it, or its class."""
+    return next((name for name, kind in RULES.items() if type(rule) is kind), type(rule).__name__)
+
+
 __all__ = [
+    "DEFAULT",
     "RULES",
     "SCALES",
     "Additive",
@@ -32,5 +42,6 @@ __all__ = [
     "State",
     "Trace",
     "hyper_rule",
+    "name_of",
     "scale_factor",
 ]

@@ -209,13 +209,14 @@ class Wrapped(Optimizer):
             return super().add_param_group(param_group)
         assert isinstance(self.rule, rules.Wrapped)
         ours = {name: value for name, value in param_group.items() if name in PER_GROUP}
-        inner = self.rule.inner
-        inner.add_param_group({name: value for name, value in param_group.items() if name not in PER_GROUP})
+        inner, known = self.rule.inner, len(self.param_groups)
         try:
+            inner.add_param_group({name: value for name, value in param_group.items() if name not in PER_GROUP})
             self.rule.look_at_groups()
             super().add_param_group({**_like_group(inner.param_groups[-1], None), **ours})
         except BaseException:
-            inner.param_groups.pop()
+            if len(self.param_groups) == known:  # not in ours: neither in the other's
+                del inner.param_groups[known:]
             raise
 
 

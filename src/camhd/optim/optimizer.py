@@ -31,7 +31,7 @@ from ..tree import (
 from . import checkpoint
 from .hooks import hooked
 from .options import MAX_CHANGE, PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
-from .refused import check_gradient, check_lr, check_start, refuse_flattened, refuse_zero
+from .refused import check_gradient, check_group, check_lr, check_params, check_start, refuse_flattened, refuse_zero
 from .show import describe
 
 
@@ -75,6 +75,7 @@ class Optimizer(torch.optim.Optimizer):
         if isinstance(params, nn.Module):
             model, params = params, params.named_parameters()
         self._owners = None if model is None else owners_of(model)
+        check_params(params, type(self).__name__)
         super().__init__(params, defaults)
         layout = self._lay_out()
         betas = [self._rates_of(self.param_groups[0]).beta(name) for name in layout.names]
@@ -109,14 +110,18 @@ class Optimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; in mid-training too, and what was learned so far stays."""
-        super().add_param_group(param_group)
+        check_group(param_group, type(self).__name__)
+        known, tree = len(self.param_groups), self.tree
+        before = None if tree is None else (tree.cells, tree.state)
         try:
-            group = self.param_groups[-1]
-            self._admit(group)
-            if self.tree is not None:
-                self.tree.grow(self._lay_out(), self._lr0s(), self._all_params())
+            super().add_param_group(param_group)
+            self._admit(self.param_groups[-1])
+            if tree is not None:
+                tree.grow(self._lay_out(), self._lr0s(), self._all_params())
         except BaseException:
-            self.param_groups.pop()
+            del self.param_groups[known:]
+            if tree is not None and before is not None:
+                tree.adopt(*before)
             raise
 
     def state_dict(self) -> dict[str, Any]:

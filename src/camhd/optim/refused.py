@@ -36,6 +36,31 @@ def refuse_flattened(params: Iterable[Tensor], owner: str) -> None:
             )
 
 
+def check_params(params: object, owner: str) -> None:
+    """Refuse what cannot be parameters at all; what is in it, torch looks at."""
+    if isinstance(params, (set, frozenset)):
+        raise TypeError(
+            f"camhd.{owner} needs parameters in an order that is the same in every run, got a set; pass a list."
+        )
+    if isinstance(params, str) or not isinstance(params, (Iterable, Tensor)):
+        raise TypeError(
+            f"camhd.{owner} needs a module, parameters, named parameters or param-group dicts, got {params!r}."
+        )
+
+
+def check_group(group: object, owner: str) -> None:
+    """Refuse a param group without parameters, or with names that are none."""
+    if not isinstance(group, dict):
+        return  # torch says it
+    if "params" not in group:
+        raise ValueError(f"a param group of camhd.{owner} must have 'params', got {sorted(map(str, group))}.")
+    params = group["params"]
+    if isinstance(params, (list, tuple)):
+        for one in params:
+            if isinstance(one, tuple) and one and not isinstance(one[0], str):
+                raise TypeError(f"the name of a parameter must be a string, got {one[0]!r}.")
+
+
 def check_gradient(grad: Tensor, name: str, owner: str) -> None:
     """Refuse a gradient that no rule can take."""
     if grad.is_sparse:

@@ -154,7 +154,7 @@ def check_base_state(optimizer: Optimizer, groups: Sequence[Mapping[str, Any]], 
         wanted = set(optimizer.rule.together) if base else set()
         if found.get(MOVED) is True:
             wanted |= set(optimizer.rule.state_names({**options, **(options["last_move"] or {})}))
-            wanted |= {TRACE} if traced else set()
+            wanted = (wanted | {TRACE}) - set(optimizer.rule.remade) if traced else wanted
         known = {*optimizer.rule.entries, *([TRACE] if traced else [])} if optimizer.rule.entries else set(base)
         for name in sorted(wanted - set(base)):
             raise ValueError(f"the state of parameter {slot.name!r} has no {name!r}; {NOT_WHOLE}")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from ..hyper import name_of
+
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
@@ -32,7 +34,7 @@ def describe(optimizer: Optimizer) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for row in rows:
         lines.append(f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip())
-    rule, combine = type(config.hyper_rule).__name__.lower(), type(config.combine).__name__.lower()
+    rule, combine = name_of(config.hyper_rule), type(config.combine).__name__.lower()
     learned = f"{rule}, {config.hyper_scale}" if config.hyper_rule.scalable else rule
     for index, group in enumerate(optimizer.param_groups):
         hidden = ("params", "param_names", "lr0", "last_move", "hyper_lr")

@@ -32,7 +32,10 @@ def effective(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
     tree, rates = optimizer._tree, optimizer._group_rates()
     moves = [Move(tree.factor(group), tree.config.decay(tree.state.step + 1)) for group in rates]
     limits = [group.lr_limit for group in rates]
-    kappas = Kappas(tree.config, tree.cells, tree.state, tree.state.weights, moves, limits)
+    tracing, most = tree.state.tracing, None
+    if tracing is not None:  # a step may have been bounded
+        most = torch.where(tracing.kappa > 0, tracing.kappa, torch.inf)
+    kappas = Kappas(tree.config, tree.cells, tree.state, tree.state.weights, moves, limits, most)
     totals, counts = [0.0] * len(rates), [0] * len(rates)
     for slot in tree.layout.slots:
         kappa = kappas.at(slot.index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -36,7 +37,9 @@ class AdaBound(Rule):
         check_at_least_0(options, "final_lr", "Invalid final learning rate")
         check_betas(options)
         gamma = options["gamma"]
-        if gamma is not None and not 0 < gamma < 1:
+        if gamma is not None and not isinstance(gamma, Real):
+            raise TypeError(f"'gamma' must be a number, or None for 1 − β₂, got {gamma!r}.")
+        if gamma is not None and not 0 < float(gamma) < 1:
             raise ValueError(f"Invalid gamma parameter: {gamma}; 'gamma' must lie in (0, 1), or be None for 1 − β₂.")
         if options["bounds"] not in BOUNDS:
             raise ValueError(f"'bounds' must be 'released' or 'paper', got {options['bounds']!r}.")

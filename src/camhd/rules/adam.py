@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -123,13 +124,20 @@ def count_steps(batches: Sequence[Batch]) -> None:
         torch._foreach_add_(batch.state("step"), 1)
 
 
-def check_betas(options: Options) -> None:
+_COUNTS = {1: "one number", 2: "two numbers"}
+
+
+def check_betas(options: Options, count: int = 2) -> None:
     """Refuse betas outside [0, 1), and tensors, which torch's Adam has for CUDA graphs alone."""
+    if not isinstance(options["betas"], (tuple, list)) or len(options["betas"]) != count:
+        raise TypeError(f"'betas' must be {_COUNTS[count]}, got {options['betas']!r}.")
     if any(isinstance(beta, Tensor) for beta in options["betas"]):
         raise ValueError(
             f"betas must be either both floats or both Tensors, and here both floats, got {options['betas']}; "
             "take betas=(float(beta1), float(beta2))."
         )
     for index, beta in enumerate(options["betas"]):
-        if not 0 <= beta < 1:
+        if not isinstance(beta, Real):
+            raise TypeError(f"'betas' must be {_COUNTS[count]}, got {options['betas']!r}.")
+        if not 0 <= float(beta) < 1:
             raise ValueError(f"Invalid beta parameter at index {index}: {beta}; 'betas' must lie in [0, 1).")

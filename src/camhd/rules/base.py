@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
@@ -134,6 +135,7 @@ class Rule(ABC):
     name: str
     remembers: ClassVar[tuple[str, ...]] = ()  # the options that looking back at the last move needs
     entries: ClassVar[tuple[str, ...]] = ()  # all that a parameter's state may have; empty: anything
+    remade: ClassVar[tuple[str, ...]] = ()  # state that a step with a trace writes before it reads it; need not be kept
     together: ClassVar[tuple[str, ...]] = ()  # those that it has from the first step on
     kinds: ClassVar[tuple[str, ...]] = ()  # the options that make it another method, so that a state is of one kind
 
@@ -205,9 +207,9 @@ def step_along(batch: Batch, directions: Tensors, rates: Tensors, scales: Sequen
 def check_at_least_0(options: Options, name: str, complaint: str) -> None:
     """Refuse an option that is negative or not finite."""
     value = options[name]
-    if isinstance(value, str) or value is None:
+    if not isinstance(value, (Real, Tensor)):
         raise TypeError(f"'{name}' must be a number, got {value!r}.")
-    if not 0 <= value < float("inf"):
+    if not 0 <= float(value) < float("inf"):
         raise ValueError(f"{complaint}: {value}; '{name}' must be 0 or more and finite.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import torch
@@ -22,10 +23,13 @@ class SGD(Rule):
     name = "SGD"
     remembers = ("momentum", "nesterov")
     entries = ("momentum_buffer", "direction")
+    remade = ("direction",)
 
     def check(self, options: Options) -> None:
         super().check(options)
         check_at_least_0(options, "momentum", "Invalid momentum value")
+        if not isinstance(options["dampening"], Real):
+            raise TypeError(f"'dampening' must be a number, got {options['dampening']!r}.")
         if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
             raise ValueError(
                 "Nesterov momentum requires a momentum and zero dampening, got "

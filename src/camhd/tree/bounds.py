@@ -25,6 +25,11 @@ def fresh(cells: Cells) -> Tracing:
     return Tracing(zeros, zeros.clone())
 
 
+def moving(cells: Cells, signal: Signal) -> Tensor:
+    """Which cells are to move at this step: those that have a gradient."""
+    return cells.gather({slot: torch.ones_like(value) for slot, value in signal.lengths.items()}) > 0
+
+
 def seen(cells: Cells, tracing: Tracing, signal: Signal) -> Signal:
     """The same signal without what the traces hold from before a restart."""
     on = cells.by_slot(tracing.kappa > 0)
@@ -71,9 +76,9 @@ def limits(cells: Cells, tracing: Tracing, signal: Signal, trace: Trace) -> Tens
     return torch.where((lengths > 0) & found.isfinite(), found, torch.inf).index_select(0, cells.layers)
 
 
-def pull_down(cells: Cells, state: TreeState, most: Tensor, min_lr: float) -> None:
+def pull_down(cells: Cells, state: TreeState, signal: Signal, most: Tensor, min_lr: float) -> None:
     """No rate stays above the bound of its layers, nor goes below its own for it."""
-    bounded = most.isfinite() & (most > 0)
+    bounded = moving(cells, signal) & most.isfinite() & (most > 0)
     for i, level in enumerate(state.levels):
         ratio = cells.ratios[i]
         logs = torch.where(bounded, most if ratio is None else most / ratio, 1).log()
@@ -86,7 +91,7 @@ def pull_down(cells: Cells, state: TreeState, most: Tensor, min_lr: float) -> No
 
 def remember(tracing: Tracing, signal: Signal, cells: Cells, alpha: Tensor, memory: float) -> None:
     """Note the rates of this move, and how much the trace keeps of itself at the next step."""
-    moves = cells.gather({slot: torch.ones_like(value) for slot, value in signal.lengths.items()}) > 0
+    moves = moving(cells, signal)
     grown = (tracing.kappa > 0) & (alpha > tracing.kappa)
     kept = memory * torch.where(grown, tracing.kappa / torch.where(alpha > 0, alpha, 1), 1)
     tracing.memory.copy_(torch.where(moves, kept, tracing.memory))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..combine import Combination, combination
-from ..hyper import SCALES, HyperRule, hyper_rule
+from ..hyper import DEFAULT, SCALES, HyperRule, hyper_rule
 from ..levels import Level, level
 from .numbers import Number
 
@@ -48,7 +48,7 @@ class TreeConfig:
         combine: str | Combination = "normalized",
         combine_lr: float | None = None,
         default_combine_lr: float = 0.0,
-        hyper_rule: str | HyperRule = "additive",
+        hyper_rule: str | HyperRule | None = None,
         hyper_scale: str = "sum",
         decay: float | Callable[[int], float] | None = None,
         min_lr: float = 0.0,
@@ -152,6 +152,10 @@ def check_max_change(value: float | None) -> None:
 def _levels(levels: Sequence[str | Level]) -> tuple[Level, ...]:
     if isinstance(levels, (str, Level)):
         levels = (levels,)
+    if not isinstance(levels, Sequence):
+        raise TypeError(
+            f"'levels' must be a sequence of levels, got {levels!r}; for one level write levels=('layer',)."
+        )
     return tuple(level(one) for one in levels)
 
 
@@ -180,13 +184,13 @@ def _weights(weights: Sequence[float] | Mapping[str, float] | None, levels: Sequ
     return tuple(float(weight) / total for weight in weights)
 
 
-def _hyper_rule(spec: str | HyperRule, scale: str) -> HyperRule:
+def _hyper_rule(spec: str | HyperRule | None, scale: str) -> HyperRule:
     rule = hyper_rule(spec)
     if scale not in SCALES:
         raise ValueError(f"'hyper_scale' must be one of {', '.join(map(repr, SCALES))}, got {scale!r}.")
     if scale != "sum" and not rule.scalable:
         raise ValueError(
-            f"'hyper_scale' must be left out with hyper_rule={spec!r}, which is free of the group's size, "
+            f"'hyper_scale' must be left out with hyper_rule={spec or DEFAULT!r}, which is free of the group's size, "
             f"got {scale!r}."
         )
     return rule
@@ -234,12 +238,30 @@ def _decay(decay: float | Callable[[int], float] | None) -> Callable[[int], Numb
     if decay is None:
         return _no_decay
     if callable(decay):
-        return decay
-    return ExponentialDecay(_not_negative("decay", decay))
+        return OwnDecay(decay)
+    check_number("decay", decay)
+    if not 0 <= decay < math.inf:
+        raise ValueError(f"'decay' must be 0 or more and finite, or a function of the step, got {decay}.")
+    return ExponentialDecay(float(decay))
 
 
 def _no_decay(step: int) -> float:
     return 1.0
+
+
+@dataclass(frozen=True)
+class OwnDecay:
+    """τ as a function of the user's."""
+
+    function: Callable[[int], float]
+
+    def __call__(self, step: int) -> Number:
+        found: Number = self.function(step)
+        if torch.compiler.is_compiling():  # no number can be looked at
+            return found
+        if not isinstance(found, (Real, Tensor)) or not math.isfinite(found):
+            raise ValueError(f"'decay' must give a finite number at every step, got {found!r} at step {step}.")
+        return found
 
 
 @dataclass(frozen=True)
@@ -257,6 +279,8 @@ class ExponentialDecay:
 def _restarts(restarts: Collection[int] | Callable[[int], bool]) -> Callable[[int], bool]:
     if callable(restarts):
         return restarts
+    if not isinstance(restarts, Collection) or isinstance(restarts, str):
+        raise TypeError(f"'restarts' must be step numbers from 1 on, or a function of the step, got {restarts!r}.")
     steps = frozenset(restarts)
     if not all(isinstance(step, int) and step >= 1 for step in steps):
         raise ValueError(f"'restarts' must be step numbers from 1 on, got {sorted(steps, key=str)}.")

@@ -6,8 +6,7 @@ A step asks of the tree, in this order:
 - `moved`: which parameters have a last direction to look back on;
 - `observer`: takes in this step's gradients times those directions, summed into cells (line 1);
 - `begin`, before the first of those directions is written to: none of them counts any more;
-- `advance`: the rates learn, the weights learn, and the rate κ for every parameter comes back as a
-  tensor that broadcasts to it (lines 2 to 5);
+- `advance`: rates and weights learn, and κ comes back for every parameter, to broadcast to it (lines 2 to 5);
 - `end`: the parameters that have moved.
 
 A step that is cut short anywhere leaves all of the old rates and weights or all of the new ones (`camhd.tree.commit`),
@@ -141,15 +140,16 @@ class RateTree(Whole):
         if not (trace and tracing):
             return self._kappa(draft, draft.last_weights, moves, groups)
         most = bounds.limits(self.cells, tracing, signal, trace)
-        bounds.pull_down(self.cells, draft, most, self.config.min_lr)
+        bounds.pull_down(self.cells, draft, signal, most, self.config.min_lr)
         kappas = self._kappa(draft, draft.last_weights, moves, groups, most)
         bounds.remember(tracing, signal, self.cells, kappas.alpha, trace.memory)
         return kappas
 
-    def memories(self) -> Sequence[Tensor]:
-        """What the trace of each slot keeps of itself at this step, shaped to broadcast to it."""
+    def memories(self, restarts: bool) -> Sequence[Tensor]:
+        """What the trace of each slot keeps of itself at this step, shaped to broadcast to it; nothing at a restart."""
         assert self._state.tracing is not None
-        return self.cells.by_slot(self._state.tracing.memory)
+        kept = self._state.tracing.memory
+        return self.cells.by_slot(torch.zeros_like(kept) if restarts else kept)
 
     def end(self, slots: Iterable[int], before: Iterable[int] = ()) -> None:
         """These parameters have moved: their direction is what the next step looks back on.
@@ -158,9 +158,10 @@ class RateTree(Whole):
             slots: of this step.
             before: those that could be looked back on before; a traced rule can still do so if they did not move now.
         """
-        if self.config.hyper_rule.traced:
-            slots = frozenset([*before, *slots])
-        self._state.moved = slots if isinstance(slots, frozenset) else frozenset(slots)
+        slots, before = frozenset(slots), frozenset(before)  # one that there is stays itself
+        if self.config.hyper_rule.traced and not slots >= before:
+            slots = before if before >= slots else slots | before
+        self._state.moved = slots
 
     def last_kappa(self, groups: Sequence[GroupRates]) -> Kappas:
         """κ of the last move once more, for rules whose sensitivity depends on it."""

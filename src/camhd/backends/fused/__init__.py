@@ -2,5 +2,6 @@
 
 from .plan import why_not
 from .step import Fused, kind_of
+from .trace_step import fused
 
-__all__ = ["Fused", "kind_of", "why_not"]
+__all__ = ["Fused", "fused", "kind_of", "why_not"]

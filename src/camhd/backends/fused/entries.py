@@ -11,7 +11,7 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from . import block as at
-from . import core, passes
+from . import core, passes, trace_core
 from .jit import FINGERPRINT, fetch_add, number_from, pointer
 
 _ENTRY = types.void(types.CPointer(types.int64))
@@ -42,6 +42,22 @@ def _function(real, fingerprint=FINGERPRINT):
     return enter
 
 
+def _traced_function(real, fingerprint=FINGERPRINT):
+    """The same for a step with a trace of directions; who needs only one of the two compiles only one."""
+
+    def enter(address):
+        block, like, _ = carray(address, at.LENGTH), np.empty(0, real), fingerprint
+        me = np.int64(0)
+        if block[at.WHO] == at.ONE_OF_A_TEAM:
+            me = np.int64(number_from(block[at.THREAD_NUMBER]))
+        elif block[at.WHO] == at.HELPER:
+            control = carray(pointer(block[at.CONTROL], _WHOLE), passes.COUNTERS)
+            me = fetch_add(control, passes.HELPERS, 1) + 1
+        trace_core.work(block, me, like)
+
+    return enter
+
+
 def _compiled(function):
     try:
         return cfunc(_ENTRY, cache=True)(function)
@@ -52,9 +68,10 @@ def _compiled(function):
 _made: dict[Any, Entry] = {}
 
 
-def entry(dtype: Any) -> Entry:
+def entry(dtype: Any, traced: bool = False) -> Entry:
     """The entry for parameters of a dtype, compiled when it is first asked for."""
-    if dtype not in _made:
-        made = _compiled(_function(np.float32 if dtype == np.float32 else np.float64))
-        _made[dtype] = Entry(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(made.address), made.address, made)
-    return _made[dtype]
+    if (dtype, traced) not in _made:
+        function = _traced_function if traced else _function
+        made = _compiled(function(np.float32 if dtype == np.float32 else np.float64))
+        _made[dtype, traced] = Entry(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(made.address), made.address, made)
+    return _made[dtype, traced]

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from ...combine import Combination, Fixed, Normalized, Softmax
-from ...hyper import Additive, Multiplicative
+from ...hyper import Additive, LongHorizon, Multiplicative
 from ...tree import RateTree
 from . import block as at
 from . import kernels, learning, tables
 from .block import Block
 from .core import OPTIONS
+from .entries import Entry, entry
 from .threads import Team
 
 # A work item: large enough that taking it costs nothing, small enough that no thread waits long for another.
@@ -35,8 +36,6 @@ COMBINATIONS: dict[type[Combination], int] = {
 def why_not(tree: RateTree, params: Sequence[Tensor]) -> str | None:
     """What keeps these parameters and this tree from the fused kernels, if anything does."""
     dtypes = {param.dtype for param in params}
-    if tree.config.hyper_rule.traced:
-        return "the long-horizon rule has no kernels yet"
     if any(param.device.type != "cpu" for param in params):
         return "the parameters are not on the CPU"
     if dtypes not in ({torch.float32}, {torch.float64}):
@@ -58,7 +57,7 @@ def learns_in_kernels(tree: RateTree) -> bool:
     config = tree.config
     return (
         type(config.combine) in COMBINATIONS
-        and type(config.hyper_rule) in (Additive, Multiplicative)
+        and type(config.hyper_rule) in (Additive, Multiplicative, LongHorizon)
         and config.schedule == "all"
         and all(ratio is None for ratio in tree.cells.ratios)
     )
@@ -119,7 +118,10 @@ class Plan:
         numbers[at.CELL_COUNT], numbers[at.GROUP_COUNT] = cells, groups
         # Large tensors all begin at the same place of a page: their chunks compete for the same places in the cache.
         numbers[at.CHUNK] = kernels.LARGEST_CHUNK // (2 if self.scalars > FEW_SCALARS else 1)
-        self.team = Team(self.block, self.items, real, self._kappas)
+        self.team = Team(self.block, self.items, self._entry(real), self._kappas)
+
+    def _entry(self, real: Any) -> Entry:
+        return entry(real)
 
     def kappa(self) -> np.ndarray[Any, Any]:
         """κ's two parts for each cell, as they were at the last move or are to be at this one."""

@@ -19,15 +19,16 @@ from .plan import Plan, learns_in_kernels
 
 Groups = Sequence[dict[str, Any]]
 
-# The state tensors in the places A, B, X of each kind.
+# The state tensors of each kind in the places A, B, X; the fourth is that of the rates of single scalars.
+COLUMNS = (tables.A, tables.B, tables.X, tables.R)
 NAMES = {
-    tables.SGD: ("", "direction", ""),
-    tables.MOMENTUM: ("momentum_buffer", "", ""),
-    tables.NESTEROV: ("momentum_buffer", "direction", ""),
-    tables.ADAM: ("exp_avg", "exp_avg_sq", ""),
-    tables.ADABOUND: ("exp_avg", "exp_avg_sq", ""),
-    tables.AMSGRAD: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
-    tables.AMSBOUND: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    tables.SGD: ("", "direction", "", ""),
+    tables.MOMENTUM: ("momentum_buffer", "", "", ""),
+    tables.NESTEROV: ("momentum_buffer", "direction", "", ""),
+    tables.ADAM: ("exp_avg", "exp_avg_sq", "", ""),
+    tables.ADABOUND: ("exp_avg", "exp_avg_sq", "", ""),
+    tables.AMSGRAD: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", ""),
+    tables.AMSBOUND: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", ""),
 }
 
 
@@ -80,9 +81,9 @@ class Fused:
         self.cells, self.state = tree.cells, tree.state
         kind = kind_of(rule, groups)
         assert kind is not None
-        self.kind, self.names = kind, NAMES[kind]
+        self.kind, self.names = kind, self._names(kind)
         self.params = [param for group in groups for param in group["params"]]
-        self.plan = Plan(tree, self.params, kind, len(groups))
+        self.plan = self._make_plan()
         self.in_kernels = learns_in_kernels(tree)
         self._note_params()
         count = len(self.params)
@@ -94,6 +95,7 @@ class Fused:
         self.all_active = False
         self.actives: frozenset[int] = frozenset()
         self.known_moved: frozenset[int] | None = None  # None: look, whatever the tree says
+        self.looked_back: frozenset[int] = frozenset()  # what there was to look back on at this step
         self.begun: _Begun | None = None
         self.made: list[
             tuple[dict[str, Any], dict[str, Any]]
@@ -104,6 +106,13 @@ class Fused:
         self.changed = True
         self.moves: list[Move] = []
         self.remembered: list[dict[str, Any]] = []
+
+    def _names(self, kind: int) -> tuple[str, ...]:
+        """The state tensors in the places of `COLUMNS`."""
+        return NAMES[kind]
+
+    def _make_plan(self) -> Plan:
+        return Plan(self.tree, self.params, self.kind, len(self.groups))
 
     def fits(self, groups: Groups, states: MutableMapping[Tensor, Any]) -> bool:
         """Whether the tree, the groups and the states are still those that this was made for."""
@@ -134,7 +143,7 @@ class Fused:
         moved = state.moved
         if moved is not self.known_moved:
             self._resume(moved, rates())
-        together = threads.how_many(plan.scalars)
+        self.looked_back, together = moved, threads.how_many(plan.scalars)
         if self.in_kernels:
             self._step_in_kernels(coming, moved, restarts, together)
             return True
@@ -185,8 +194,8 @@ class Fused:
         torch.autograd.graph.increment_version(self.params)  # the kernels write behind autograd's back
         for group, remembered in zip(self.groups, self.remembered, strict=True):
             group["last_move"] = remembered
-        self.tree.end(self.actives)
-        self.known_moved = self.actives
+        self.tree.end(self.actives, self.looked_back)
+        self.known_moved = self.state.moved
 
     def _look_up(self) -> list[Tensor] | None:
         """The addresses of this step's gradients, parameters and states; what must stay alive meanwhile."""
@@ -269,14 +278,12 @@ class Fused:
             found["step"] = torch.from_numpy(plan.steps[slot : slot + 1]).reshape(())
         for tensors, name in zip(self.held_tensors, names, strict=True):
             tensors[slot] = found[name]
-        for column, name in zip((tables.A, tables.B, tables.X), self.names, strict=True):
+        for column, name in zip(COLUMNS, self.names, strict=True):
             places[slot, column] = (found[name] if name else param).data_ptr()
         if self.state.leaves:
             leaf = self.state.leaves[slot]
             leaf.rates = _as_it_lies(leaf.rates, param)
             places[slot, tables.R] = leaf.rates.data_ptr()
-        else:
-            places[slot, tables.R] = param.data_ptr()
         self.made.append((state, found))
         self.held[slot] = state
 
@@ -331,9 +338,7 @@ class Fused:
         tree, plan = self.tree, self.plan
         plan.moved[:] = 0
         plan.moved[list(moved)] = 1
-        for row, group, rate, move in zip(plan.last, self.groups, rates, tree.state.last_moves, strict=True):
-            if group["last_move"]:
-                self._options(row, {**group, **group["last_move"]}, rate, move)
+        self._note_last_options(rates)
         if not moved:
             return
         if not plan.leaf:
@@ -344,6 +349,12 @@ class Fused:
             plan.places, plan.form, plan.base, plan.index, plan.rates, gamma, plan.last, core.LEARNED, core.GIVEN,
             plan.kappa(),
         )  # fmt: skip
+
+    def _note_last_options(self, rates: Sequence[GroupRates]) -> None:
+        moves = self.tree.state.last_moves
+        for row, group, rate, move in zip(self.plan.last, self.groups, rates, moves, strict=True):
+            if group["last_move"]:
+                self._options(row, {**group, **group["last_move"]}, rate, move)
 
     def _set_kappa(self, kappas: Sequence[Tensor]) -> None:
         self.plan.kappa()[0] = torch.cat([kappa.reshape(-1) for kappa in kappas]).numpy()

@@ -9,3 +9,4 @@ ITEM_COLUMNS = 6
 # the param group, the first row of its sums and how many rows a run has.
 P, G, A, B, X, R, INNER, CELL, ACTIVE, GROUP, ROW, ROWS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 PLACE_COLUMNS = 12
+T = R  # the trace of directions: with one, there is no per-scalar level

@@ -22,7 +22,7 @@ import torch
 from . import block as at
 from . import passes, tables
 from .block import Block
-from .entries import entry
+from .entries import Entry
 
 # Below this many scalars for each thread, another thread costs more than it saves.
 WORTH_A_THREAD = 20_000
@@ -105,13 +105,13 @@ class Team:
     Args:
         block: what its threads have to know.
         items: the work items.
-        dtype: of the parameters.
+        entry: the compiled step.
         keep: arrays that must stay alive as long as a thread is at work, beside those of the block.
     """
 
-    def __init__(self, block: Block, items: np.ndarray[Any, Any], dtype: Any, keep: Any) -> None:
+    def __init__(self, block: Block, items: np.ndarray[Any, Any], entry: Entry, keep: Any) -> None:
         self.block, self.items, self.keep = block, items, keep
-        self.entry = entry(dtype)
+        self.entry = entry
         self.threads = 0
         block.numbers[at.THREAD_NUMBER], block.numbers[at.PAUSE] = _address(_thread_number), _address(_yield)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,13 +13,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import camhd
+from camhd import presets
 
 from .. import models
 
 TWO_LEVELS = ("global", "layer")
 LR = 1e-3
 # Gradients never change here, so the rates would only ever grow. The work is the same, and the numbers stay small.
-STILL: Mapping[str, Any] = {"hyper_lr": 1e-12, "combine_lr": 1e-12}
+STILL: Mapping[str, Any] = {**presets.FORM, "hyper_lr": 1e-12, "combine_lr": 1e-12}
+LONG_HORIZON: Mapping[str, Any] = {"hyper_rule": "long_horizon", "max_lr": LR}
 
 
 # ---------------------------------------------------------------------- models
@@ -150,6 +152,11 @@ class BaseRule:
     torch: Callable[..., torch.optim.Optimizer] | None
     camhd: Callable[..., camhd.Optimizer]
     options: Mapping[str, Any]
+    learning: Mapping[str, Any] = field(default_factory=lambda: STILL)
+
+    def has(self, levels: tuple[str, ...]) -> bool:
+        """Whether its rates can be of these levels."""
+        return self.learning is STILL or "parameter" not in levels
 
 
 RULES: Mapping[str, BaseRule] = {
@@ -160,6 +167,10 @@ RULES: Mapping[str, BaseRule] = {
     "amsgrad": BaseRule("AMSGrad", torch.optim.Adam, camhd.Adam, {"amsgrad": True}),
     "adamw": BaseRule("AdamW", torch.optim.AdamW, camhd.AdamW, {"weight_decay": 1e-2}),
     "adabound": BaseRule("AdaBound", None, camhd.AdaBound, {}),
+    "adam-default": BaseRule("Adam, the default rule", torch.optim.Adam, camhd.Adam, {}, LONG_HORIZON),
+    "nesterov-default": BaseRule(
+        "SGD, Nesterov, the default rule", torch.optim.SGD, camhd.SGD, {"momentum": 0.9, "nesterov": True}, LONG_HORIZON
+    ),
 }
 VARIANTS: Mapping[str, Mapping[str, bool]] = {"default": {}, "foreach": {"foreach": True}, "fused": {"fused": True}}
 
@@ -181,7 +192,7 @@ def camhd_contestant(rule: str, levels: tuple[str, ...], backend: str) -> Contes
     base = RULES[rule]
 
     def build(model: nn.Module) -> Stepper:
-        return stepper(base.camhd(model, lr=LR, **base.options, levels=levels, backend=backend, **STILL))
+        return stepper(base.camhd(model, lr=LR, **base.options, levels=levels, backend=backend, **base.learning))
 
     return Contestant("camhd", rule, backend, build, levels)
 

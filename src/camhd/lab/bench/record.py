@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from . import measure
-from .cases import CASES, Case, Contestant, baselines, camhd_contestant, matrix, torch_contestant
+from .cases import CASES, RULES, Case, Contestant, baselines, camhd_contestant, matrix, torch_contestant
 from .environment import Environment, look_around
 from .first_step import first_steps
 from .peers import installed, peers
@@ -174,7 +174,8 @@ def _all_of(rule: str, scope: Scope) -> list[Contestant]:
 
 
 def _contestants(rule: str, scope: Scope) -> list[Contestant]:
-    return [camhd_contestant(rule, levels, backend) for levels in scope.levels for backend in scope.backends]
+    chains = [levels for levels in scope.levels if RULES[rule].has(levels)]
+    return [camhd_contestant(rule, levels, backend) for levels in chains for backend in scope.backends]
 
 
 @contextmanager

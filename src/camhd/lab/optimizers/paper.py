@@ -6,43 +6,41 @@ the experiments say beside it. Where the paper is silent, nothing is said here, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
+
+from ... import presets
 
 Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of Table 2. The other columns are None where the table has a dash."""
+    """A row of Table 2 beside what `camhd.presets` has of it. `sgd_lr` is None where the table has a dash."""
 
+    network: str  # in `camhd.presets`
     batch_size: int
     adam_lr: float
-    adam_hyper_lr: float
-    combine_lr: float  # the column "CAM-HD-lr"
     sgd_lr: float | None = None
-    sgd_hyper_lr: float | None = None
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # by data set, where they differ
 
 
 TABLE = {
-    "ffnn:100,100": Row(32, 3e-4, 1e-7, 0.01),  # MLP 1
-    "ffnn:1000,100": Row(64, 1e-3, 1e-7, 0.01),  # MLP 2
-    "ffnn:1000,1000": Row(128, 1e-3, 1e-7, 0.01),  # MLP 3
-    "lenet5": Row(256, 1e-3, 1e-8, 0.03, None, 1e-3, {"svhn": 128}),
-    "resnet": Row(256, 1e-3, 1e-8, 0.001, 0.1, 1e-6),  # ResNet-18 and ResNet-34
+    "ffnn:100,100": Row("ffnn", 32, 3e-4),  # MLP 1
+    "ffnn:1000,100": Row("ffnn", 64, 1e-3),  # MLP 2
+    "ffnn:1000,1000": Row("ffnn", 128, 1e-3),  # MLP 3
+    "lenet5": Row("lenet5", 256, 1e-3, None, {"svhn": 128}),
+    "resnet": Row("resnet", 256, 1e-3, 0.1),  # ResNet-18 and ResNet-34
 }
 TABLE["ffnn"] = TABLE["ffnn:1000,100"]  # any other hidden sizes: the rows that the two larger networks share
 TASKS = tuple(TABLE)
 
-# The sections on FFNNs, LeNet-5 and ResNets. Two levels: γ = 0.5 each for the feed-forward networks, 0.8 global and 0.2
-# filters for the convolutional ones. Three levels: only for the feed-forward networks, with single parameters
-# at the leaves.
-FFNN_2 = {"levels": ("global", "layer"), "weights": (0.5, 0.5)}
-FFNN_3 = {"levels": ("global", "layer", "parameter"), "weights": (0.4, 0.3, 0.3)}
-FILTERS_2 = {"levels": ("global", "filter"), "weights": (0.8, 0.2)}
-FILTERS_3 = {"levels": ("global", "layer", "filter")}  # not in the paper; its other settings, and equal weights
+# Three levels were run only for the feed-forward networks, with single parameters at the leaves.
+FFNN_3 = ("global", "layer", "parameter")
+FILTERS_3 = ("global", "layer", "filter")  # not in the paper; its other settings, and equal weights
 
 # Adam-HD was run with its authors' code. 1e-9 is the β that the paper found best for FFNNs and ResNets; for LeNet-5 it
 # took the β of Adam-CAM-HD.
@@ -81,48 +79,58 @@ def task_of(model: str) -> str | None:
     return next((task for task in (spelled, family) if task in TABLE), None)
 
 
+def in_its_form(kind: Callable[..., torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+    """A camhd class in the paper's form, whatever it does by default.
+
+    The form is no option of a run: it is the same in all of them, and the name of a run, which its options make up,
+    should not change with what a class does where it is told nothing.
+    """
+    return lambda model, **options: kind(model, **{**presets.FORM, **options})
+
+
+def _learned(base: str, row: Row, levels: Sequence[str] | None = None) -> Settings:
+    found = presets.paper(base, row.network, levels)
+    return {name: value for name, value in found.items() if name not in presets.FORM}
+
+
 def _ffnn(row: Row) -> dict[str, Settings]:
     adam = {"lr": row.adam_lr}
-    learned = {**adam, "hyper_lr": row.adam_hyper_lr, "combine_lr": row.combine_lr}
     return {
         "adam": adam,
         "adam-hd": {**adam, "hyper_lr": 1e-9, **RELEASED},
-        "adam-cam-hd-2": {**learned, **FFNN_2},
-        "adam-cam-hd-3": {**learned, **FFNN_3},
+        "adam-cam-hd-2": {**adam, **_learned("adam", row)},
+        "adam-cam-hd-3": {**adam, **_learned("adam", row, FFNN_3)},
     }
 
 
 def _lenet(row: Row) -> dict[str, Settings]:
-    adam, decay = {"lr": row.adam_lr}, {"decay": 0.002, "combine_lr": row.combine_lr}
-    learned = {**adam, **decay, "hyper_lr": row.adam_hyper_lr}
-    sgd = {**decay, "hyper_lr": row.sgd_hyper_lr}  # Table 2 has no lr for SGD and SGDN here
+    adam, learned = {"lr": row.adam_lr}, _learned("adam", row)
     return {
         "adam": adam,
-        "adam-hd": {**adam, "hyper_lr": row.adam_hyper_lr, **RELEASED},
-        "adam-cam-hd-2": {**learned, **FILTERS_2},
-        "adam-cam-hd-3": {**learned, **FILTERS_3},
-        "sgd-cam-hd-2": {**sgd, **FILTERS_2},
-        "sgd-cam-hd-3": {**sgd, **FILTERS_3},
-        "sgdn-cam-hd-2": {**sgd, **FILTERS_2},
-        "sgdn-cam-hd-3": {**sgd, **FILTERS_3},
+        "adam-hd": {**adam, "hyper_lr": learned["hyper_lr"], **RELEASED},
+        "adam-cam-hd-2": {**adam, **learned},
+        "adam-cam-hd-3": {**adam, **_learned("adam", row, FILTERS_3)},
+        # Table 2 has no lr for SGD and SGDN here
+        "sgd-cam-hd-2": _learned("sgd", row),
+        "sgd-cam-hd-3": _learned("sgd", row, FILTERS_3),
+        "sgdn-cam-hd-2": _learned("sgdn", row),
+        "sgdn-cam-hd-3": _learned("sgdn", row, FILTERS_3),
     }
 
 
 def _resnet(row: Row) -> dict[str, Settings]:
     adam, sgdn = {"lr": row.adam_lr, **ADAM_DECAY}, {"lr": row.sgd_lr, **MOMENTUM, **SGD_DECAY}
-    decay = {"decay": 0.001, "combine_lr": row.combine_lr}
-    learned, learned_sgdn = {**decay, "hyper_lr": row.adam_hyper_lr}, {**decay, "hyper_lr": row.sgd_hyper_lr}
     return {
         "adam": adam,
         "adam-hd": {**adam, "hyper_lr": 1e-9, **RELEASED},
-        "adam-cam-hd-2": {**adam, **learned, **FILTERS_2},
-        "adam-cam-hd-3": {**adam, **learned, **FILTERS_3},
+        "adam-cam-hd-2": {**adam, **_learned("adam", row)},
+        "adam-cam-hd-3": {**adam, **_learned("adam", row, FILTERS_3)},
         "adabound": ADAM_DECAY,
-        "adabound-cam-hd-2": {**ADAM_DECAY, **learned, **FILTERS_2},
-        "adabound-cam-hd-3": {**ADAM_DECAY, **learned, **FILTERS_3},
+        "adabound-cam-hd-2": {**ADAM_DECAY, **_learned("adabound", row)},
+        "adabound-cam-hd-3": {**ADAM_DECAY, **_learned("adabound", row, FILTERS_3)},
         "radam": ADAM_DECAY,
         "l4adam": L4_DECAY,
         "sgdn": sgdn,
-        "sgdn-cam-hd-2": {**sgdn, **learned_sgdn, **FILTERS_2},
-        "sgdn-cam-hd-3": {**sgdn, **learned_sgdn, **FILTERS_3},
+        "sgdn-cam-hd-2": {**sgdn, **_learned("sgdn", row)},
+        "sgdn-cam-hd-3": {**sgdn, **_learned("sgdn", row, FILTERS_3)},
     }

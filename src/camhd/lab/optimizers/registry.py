@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -79,6 +79,12 @@ def _own(
     return Entry(name, label, kind, option_names(kind, 1, extra), defaults, _paper(name))
 
 
+def _learned(name: str, label: str, kind: Callable[..., torch.optim.Optimizer], **defaults: Any) -> Entry:
+    """A camhd class in the paper's form."""
+    accepts = option_names(kind, 1, HyperOptions.__annotations__)
+    return Entry(name, label, paper.in_its_form(kind), accepts, defaults, _paper(name))
+
+
 def _torch() -> Iterator[Entry]:
     for name, label, kind, defaults in (
         ("sgd", "SGD", torch.optim.SGD, SGD_LR),
@@ -114,7 +120,6 @@ def _baselines() -> Iterator[Entry]:
 
 
 def _camhd() -> Iterator[Entry]:
-    extra = HyperOptions.__annotations__
     for name, label, kind, defaults in (
         ("sgd", "SGD", SGD, {**SGD_LR, **SGD_BETA}),
         ("sgdn", "SGDN", SGD, {**SGDN_LR, **SGDN_BETA}),
@@ -124,9 +129,7 @@ def _camhd() -> Iterator[Entry]:
     ):
         for count, levels in LEVELS.items():
             full, shown = f"{name}-cam-hd-{count}", f"{label}-CAM-HD, {count} levels"
-            # The paper's form knows of no limit to a rate's change, whatever the defaults of the classes.
-            exact = partial(kind, max_change=None)
-            yield Entry(full, shown, exact, option_names(kind, 1, extra), {**defaults, "levels": levels}, _paper(full))
+            yield _learned(full, shown, kind, **defaults, levels=levels)
 
 
 def _default() -> Iterator[Entry]:

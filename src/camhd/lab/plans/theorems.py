@@ -57,8 +57,9 @@ class _Descent:
         self.inputs, self.targets = torch.randn(8, 4).double(), torch.randn(8, 3).double()
         combine = camhd.combine.Regularized({(levels[1], levels[0]): pull}, 0.0, how)
         self.optimizer = camhd.SGD(
-            self.model, lr=0.05, levels=tuple(levels), hyper_lr=hyper_lr, combine=combine, max_change=None
-        )
+            self.model, lr=0.05, levels=tuple(levels), hyper_lr=hyper_lr, combine=combine,
+            hyper_rule="additive", max_change=None,
+        )  # fmt: skip
         self._last: dict[str, Tensor] = {}
 
     def rates(self) -> Any:
@@ -98,7 +99,7 @@ def descent(levels: list[str], start: float, limit: float, decay: float, hyper_l
     model.a, model.b = (nn.Parameter(torch.ones(3).double()) for _ in range(2))
     optimizer = camhd.SGD(
         model, lr=start / smoothness, lr_limit=limit / smoothness, levels=tuple(levels), hyper_lr=hyper_lr, decay=decay,
-        max_change=None,
+        hyper_rule="additive", max_change=None,
     )  # fmt: skip
     marks = marked(steps)
     distances, largest = [], 0.0
@@ -133,7 +134,7 @@ def regret(levels: list[str], hyper_lr: float, decay_bound: str | None, steps: i
     model = nn.Linear(inputs.shape[1], 10)
     optimizer = camhd.AdaBound(
         model, lr=1e-3, levels=tuple(levels), hyper_lr=hyper_lr, bounds="paper", decay_bound=decay_bound,
-        max_change=None,
+        hyper_rule="additive", max_change=None,
     )  # fmt: skip
     marks = [mark for mark in marked(steps, 1 + round(DECADE * math.log10(steps))) if mark * mark >= steps]
     paid, regrets, gaps = 0.0, [], []

@@ -1,0 +1,131 @@
+"""The fused kernels without a compiler: their sources once more, as plain Python, on numpy numbers.
+
+What Numba compiles is Python, so Python can run it too, one number at a time. That is thousands of times slower, and
+right for two things: sizes can be so small that a few scalars cross every boundary there is (`small`), and a mutation
+tester can change a kernel without compiling it. The twin is a second copy of the package under another name, whose
+`jit` is the stand-in below; the compiled one stays as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+NAME = "camhd.backends.interpreted"
+PATIENCE = 2000  # looks at a number that nobody changes, one millisecond apart, before a wait counts as endless
+
+_lock = threading.Lock()
+
+
+def _pointer(address: int, like: np.ndarray[Any, Any]) -> tuple[int, Any]:
+    return int(address), like.dtype
+
+
+def _carray(where: tuple[int, Any], shape: Any) -> np.ndarray[Any, Any]:
+    address, dtype = where
+    count = int(np.prod(shape))
+    if count <= 0:
+        return np.zeros(shape, dtype)
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memory, dtype).reshape(shape)
+
+
+def _fetch_add(array: np.ndarray[Any, Any], index: int, value: int) -> int:
+    with _lock:
+        before = int(array[index])
+        array[index] += value
+    return before
+
+
+def _patient_fetch() -> Any:
+    looks: dict[tuple[int, int, int], int] = {}
+
+    def fetch(array: np.ndarray[Any, Any], index: int) -> int:
+        found = int(array[index])
+        place = (array.ctypes.data, index, found)
+        looks[place] = looks.get(place, 0) + 1
+        if looks[place] > 50:
+            time.sleep(0.001)
+        assert looks[place] < PATIENCE, "a thread waits for what no other thread will bring"
+        return found
+
+    def forget() -> None:
+        looks.clear()
+
+    fetch.forget = forget  # type: ignore[attr-defined]
+    return fetch
+
+
+def _store(array: np.ndarray[Any, Any], index: int, value: int) -> None:
+    array[index] = value
+
+
+def _stand_in() -> ModuleType:
+    made: Any = ModuleType(f"{NAME}.jit")
+    made.kernel = made.kernel_for_python = made.dividing = made.exact = lambda function: function
+    made.pointer, made.fetch_add, made.fetch, made.store = _pointer, _fetch_add, _patient_fetch(), _store
+    made.number_from, made.FINGERPRINT = lambda address: 0, 0
+    return made
+
+
+def load() -> Any:
+    """The package of the kernels, as plain Python."""
+    if NAME in sys.modules:
+        return sys.modules[NAME]
+    import camhd.backends.fused as compiled
+
+    folder = Path(compiled.__file__).parent
+    spec = importlib.util.spec_from_file_location(
+        NAME, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[NAME], sys.modules[f"{NAME}.jit"] = package, _stand_in()
+    package.jit = sys.modules[f"{NAME}.jit"]  # type: ignore[attr-defined]
+    spec.loader.exec_module(package)
+    entries, threads = (importlib.import_module(f"{NAME}.{name}") for name in ("entries", "threads"))
+
+    def entry(dtype: Any, traced: bool = False) -> Any:
+        function = entries._traced_function if traced else entries._function
+        enter = function(np.float32 if dtype == np.float32 else np.float64)
+
+        def call(address: int) -> None:
+            package.jit.fetch.forget()  # type: ignore[attr-defined]
+            with np.errstate(all="ignore"):
+                enter((address, np.dtype(np.int64)))
+
+        return entries.Entry(call, 0, None)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{NAME}."):
+            for stand_in, value in (("carray", _carray), ("entry", entry)):
+                if hasattr(module, stand_in):
+                    setattr(module, stand_in, value)
+    threads.torchs_are_there = lambda: False  # type: ignore[attr-defined]
+    return package
+
+
+def use(monkeypatch: pytest.MonkeyPatch, threads: int = 1, small: bool = True) -> Any:
+    """Let optimizers step with the twin; with sizes so small that a few scalars cross every boundary."""
+    package = load()
+    monkeypatch.setattr("camhd.backends.fused.fused", package.fused)
+    monkeypatch.setattr("camhd.backends.select.why_no_numba", lambda: None)  # this needs no compiler
+    monkeypatch.setattr(package.threads, "how_many", lambda scalars: threads)
+    if small:
+        monkeypatch.setattr(package.items, "LONG", 9)
+        monkeypatch.setattr(package.items, "PIECE", 7)
+        monkeypatch.setattr(package.kernels, "LARGEST_CHUNK", 4)
+        for name, value in (("SMALLEST_ITEM", 8), ("LARGEST_ITEM", 68), ("ITEMS", 5)):
+            monkeypatch.setattr(package.plan, name, value)
+    return package
