@@ -10,11 +10,11 @@ BIN    := $(VENV)/bin
 PYTEST_ARGS ?= --numprocesses auto --cov
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs clean
+.PHONY: help demo test lint docs results robustness mutation clean
 .NOTPARALLEL:
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.lab ## Compare Adam, Adam-HD and Adam-CAM-HD on scikit-learn's digits; table and report
 	$(BIN)/camhd compare $(DEMO_ARGS)
@@ -29,6 +29,17 @@ lint: $(VENV)/.lint ## Check style, formatting and types
 
 docs: $(VENV)/.docs ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+results: $(VENV)/.lab ## Make docs/results.md, its figures and the tables of docs/no-tuning.md from the records in results/
+	$(BIN)/camhd results page
+
+robustness: $(VENV)/.lab ## A small version of the study of the default: minutes, nothing to download
+	$(BIN)/camhd reproduce robustness
+
+mutation: $(VENV)/.test ## Test the tests of the maths: make one small mistake at a time, and see whether they notice
+	cd tools && OMP_NUM_THREADS=1 ../$(BIN)/python -m mutation trace
+	cd tools && OMP_NUM_THREADS=1 ../$(BIN)/python -m mutation run
+	cd tools && ../$(BIN)/python -m mutation report
 
 clean: ## Remove the virtual environment and everything built
 	rm -rf $(VENV) site dist build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

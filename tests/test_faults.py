@@ -70,6 +70,7 @@ THOROUGH = (
 )  # the others: a quarter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_failure_at_any_call_inside_a_step_leaves_all_old_or_all_new(name):
     if name.startswith("fused") and not has_numba:

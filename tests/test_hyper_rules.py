@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+import camhd
 import reference_long_horizon as literal
 from camhd import hyper
 from camhd.hyper import Pull
+from camhd.rules.probe import _alike
 from compare import close
 
 
@@ -100,3 +102,57 @@ def test_where_there_is_no_cosine_the_long_horizon_rule_changes_nothing() -> Non
     assert new[2] > rates[2]
     assert new[3] == 0
     assert new.isfinite().all()
+
+
+def test_no_step_of_the_long_horizon_rule_is_more_than_a_half() -> None:
+    """However fast it is told to be, a rate grows by half or shrinks by half."""
+    rule = hyper.LongHorizon(fast=100.0, tie=0.0)
+    ones = vector(1.0, 1.0)
+    pull = Pull(vector(-0.2, 0.2), vector(0.4, 0.4), 1, moved=1e-3 * ones, factor=ones)
+    rates, _ = rule.update(vector(0.1, 0.1), pull, rule.start(ones))
+    close(rates, vector(0.15, 0.05))
+
+
+class Noting(hyper.HyperRule):
+    """Keeps the step numbers that it is told."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def update(self, rates: torch.Tensor, pull: Pull, state: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        self.steps.append(pull.step)
+        return rates, {}
+
+
+def test_a_rule_is_told_the_number_of_the_step_at_every_level() -> None:
+    param, rule = torch.nn.Parameter(vector(1.0, 2.0)), Noting()
+    optimizer = camhd.SGD([param], lr=0.1, levels=("global", "parameter"), hyper_rule=rule, backend="foreach")
+    for _ in range(3):
+        param.grad = vector(1.0, 1.0)
+        optimizer.step()
+    assert rule.steps == [2, 2, 3, 3]
+
+
+def test_states_are_alike_if_all_they_hold_is() -> None:
+    """What the trial of a wrapped optimizer compares: numbers to some digits, anything else exactly."""
+    alike = [
+        ({"a": 1.0, "b": [1, "x"]}, {"a": 1.0 + 1e-9, "b": [1, "x"]}),
+        (vector(1.0, 2.0), vector(1.0, 2.0 + 1e-9)),
+        (None, None),
+        ((1.0, 2), [1.0, 2]),
+    ]
+    apart: list[tuple[Any, Any]] = [
+        ({"a": 1.0}, {"a": 1.001}),
+        ({"a": 1.0}, {"b": 1.0}),
+        ({"a": 1.0}, 3),
+        (3, {"a": 1.0}),
+        ([1], [1, 2]),
+        ([1], 1),
+        (1.0, "1"),
+        (1.0, None),
+        (vector(1.0), vector(1.0, 1.0)),
+        (vector(1.0), vector(1.1)),
+        (True, False),
+    ]
+    assert all(_alike(one, other) for one, other in alike)
+    assert not any(_alike(one, other) for one, other in apart)

@@ -12,6 +12,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -218,6 +219,26 @@ def test_single_precision_stays_single(rule: str, chain: str, monkeypatch: pytes
     for (n, got), (_, want) in zip(model.named_parameters(), exact.named_parameters(), strict=True):
         assert got.dtype == torch.float32
         torch.testing.assert_close(got.double(), want, rtol=CLOSE, atol=CLOSE, msg=n)
+
+
+@pytest.mark.parametrize("kernel", ["own_rates", "own_capped_rates"])
+@pytest.mark.parametrize("cosine", [False, True])
+def test_a_change_that_is_not_finite_is_none(cosine: bool, kernel: str) -> None:
+    """Of a scalar's own rate: the others learn all the same. The sign of a product is its cosine."""
+    k = interpreted.load().kernels
+    c = np.zeros(k.CONSTANTS)
+    c[[k.ONE, k.BETA, k.CHAIN, k.LEARNS]] = 1.0
+    c[k.MAX_LR], c[k.COSINE], c[k.GROW], c[k.SHRINK], c[k.LARGEST] = np.inf, cosine, 1e9, 1e-9, np.finfo(float).max
+    e, s, r = np.array([1e200, 1.0, -1.0, 0.0]), np.array([1e200, 0.5, 0.5, 1.0]), np.array([0.1, 0.1, 0.7, 0.2])
+    if cosine:
+        e[0], c[k.BETA], r[0] = 1.0, 1e200, 1e200  # r · step is what overflows
+        e[1:3], s[1:3] = 0.0, 0.0
+    w = np.zeros(4)
+    with np.errstate(all="ignore"):
+        getattr(k, kernel)(e, s, r, w, 4, 2.0, 3.0, c)
+    expected = [1e200, 0.1, 0.7, 0.2] if cosine else [0.1, 0.6, 0.2, 0.2]
+    np.testing.assert_allclose(r, expected, rtol=EXACT)
+    np.testing.assert_allclose(w, 2 + 3 * r, rtol=EXACT)
 
 
 class Capped(Reference):

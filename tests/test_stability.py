@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from torch import Tensor
@@ -24,6 +25,7 @@ from stability import RUNS, UNIT, Replay, Run, Step, all_rates, kappas
 EXAMPLES = 500 if settings().derandomize else 10_000
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(RUNS)
 def test_no_gradient_breaks_a_rate_a_weight_or_a_parameter(run: Run) -> None:

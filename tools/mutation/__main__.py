@@ -1,4 +1,4 @@
-"""`python -m mutation`, from the folder tools: trace the tests, try the mutants, say how many were killed."""
+"""`python -m mutation`, with tools in PYTHONPATH: trace the tests, try the mutants, say how many were killed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .settings import FILES, TESTS
 from .traces import Tracer, Traces
 
 ROOT = Path(__file__).resolve().parents[2]
+MARK = "<!-- what follows is written by `python -m mutation report --write docs/mutation.md` -->"
 
 
 def main() -> int:
@@ -31,7 +32,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="try those again that survived before")
     parser.add_argument("--sample", type=int, help="only so many mutants, drawn at random but always alike")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutation", help="for traces and records")
-    parser.add_argument("--write", type=Path, help="a Markdown file for the report")
+    parser.add_argument("--write", type=Path, help="a Markdown file whose end the report is to be")
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True)
     files = [file for file in FILES if fnmatch.fnmatch(file, f"*{options.files}*")]
@@ -60,7 +61,8 @@ def main() -> int:
         known = read_records(records)
     reasons = read_reasons()
     if options.write:
-        options.write.write_text(report(found, known, reasons))
+        head = options.write.read_text().partition(MARK)[0]
+        options.write.write_text(f"{head}{MARK}\n\n{report(found, known, reasons)}")
     print(summary(found, known, reasons))
     return 0
 

@@ -8,8 +8,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+
+from .sources import source
 
 ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -81,29 +82,6 @@ def find(root: Path, file: str) -> list[Mutant]:
     return found
 
 
-@cache
-def source(root: Path, file: str) -> str:
-    """A file as it was when this process began, and as it was imported."""
-    return (root / file).read_text()
-
-
-def scopes(text: str) -> dict[int, tuple[str, int]]:
-    """For each line of a file the innermost function or class it is in, and the line where that begins."""
-    found: dict[int, tuple[str, int]] = {}
-
-    def walk(node: ast.AST, scope: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            inner = scope
-            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
-                inner = f"{scope}.{child.name}" if scope else child.name
-                for line in range(child.lineno, (child.end_lineno or child.lineno) + 1):
-                    found[line] = (inner, child.lineno)
-            walk(child, inner)
-
-    walk(ast.parse(text), "")
-    return found
-
-
 def apply(root: Path, mutant: Mutant) -> ast.Module:
     """The module with the change in it."""
     tree = ast.parse(source(root, mutant.file))
@@ -141,10 +119,12 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, str, ast.AST, ast.stmt]
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below one, without types, messages, docstrings, decorators and imports."""
+    """The nodes below one, without types, messages, docstrings, decorators, imports and enumerations."""
     if isinstance(node, (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.Assign) and _is_enumeration(node):
         return
     if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
         return
@@ -155,6 +135,12 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and not _is_text(child):
                 yield child
+
+
+def _is_enumeration(node: ast.Assign) -> bool:
+    """`A, B, C = 0, 1, 2`: names of places in a table. Another number is another layout, and no mistake."""
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else []
+    return isinstance(node.targets[0], ast.Tuple) and bool(values) and all(isinstance(v, ast.Constant) for v in values)
 
 
 def _is_text(node: ast.AST) -> bool:

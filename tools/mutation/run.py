@@ -21,6 +21,7 @@ from .mutants import Mutant
 from .patch import Functions, compile_nothing, functions_of, put_in
 from .traces import Traces
 
+QUICK = 0.015  # seconds of a test that is asked before the others, because it costs nothing
 KILLED, SURVIVED, TIMEOUT, UNREACHED = "killed", "survived", "timeout", "unreached"
 
 
@@ -131,7 +132,7 @@ class Runner:
         return TIMEOUT, f"ended by signal {os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0}", len(chosen)
 
     def _choose(self, mutant: Mutant, items: dict[str, Any]) -> list[str]:
-        """Tests that reach the change: those first that found others in its function, then as different ones as can be.
+        """Tests that reach the change: those first that found others in its function, then quick and different ones.
 
         Different is what reaches other lines: of the same function above all, of the same file, of the library. A
         mistake in a branch shows where the branch is taken, a mistake in a sum perhaps under one option alone.
@@ -140,6 +141,10 @@ class Runner:
         left = sorted(name for name in self.traces.reaching(mutant) if name in items)
         chosen = [name for name, _ in killers.most_common(3) if name in left and name in durations]
         used, seen = sum(durations[name] for name in chosen), 0
+        for name in sorted((name for name in left if durations[name] < QUICK), key=durations.__getitem__):
+            if name not in chosen and used < self.seconds / 2:
+                chosen.append(name)
+                used += durations[name]
         left = self._few_alike([name for name in left if name not in chosen], self.traces.masks[mutant.file])
         masks = [(1, -1), (5, self.traces.masks[mutant.file]), (50, self.traces.masks[f"{mutant.file} {mutant.scope}"])]
 

@@ -13,9 +13,10 @@ import coverage
 import pytest
 from _pytest.runner import runtestprotocol
 
-from .mutants import Mutant, scopes, source
+from .mutants import Mutant
 from .patch import compile_nothing
 from .settings import LEFT_OUT
+from .sources import scopes, source
 
 CASES = 16  # at most, of one test function
 WHOLE = "test_kernels_interpreted"  # of which all cases are needed: each kernel has its own

@@ -10,7 +10,7 @@ RULES: dict[str, type[HyperRule]] = {
 }
 
 
-DEFAULT = "additive"
+DEFAULT = "long_horizon"
 
 
 def hyper_rule(spec: str | HyperRule | None = None) -> HyperRule:

@@ -23,10 +23,10 @@ class HyperOptions(TypedDict, total=False):
     |---|---|---|
     | `levels` | the chain of levels, by name or as `camhd.levels` objects, in any order | `("global", "layer")` |
     | `weights` | γ at the start, in the order of `levels` or by name | equal |
-    | `hyper_lr` | β: one number, or one for each level (a level that is left out does not learn) | the paper's |
-    | `combine_lr` | δ, the paper's "CAM-HD-lr" | the paper's |
+    | `hyper_lr` | β: one number, or one for each level (a level that is left out does not learn) | the rule's |
+    | `combine_lr` | δ, the paper's "CAM-HD-lr" | the rule's |
     | `combine` | `"normalized"`, `"softmax"`, `"fixed"` or a `camhd.combine` object | `"normalized"` |
-    | `hyper_rule` | `"additive"`, `"multiplicative"` or a `camhd.hyper` object | `"additive"` |
+    | `hyper_rule` | `"long_horizon"`, `"additive"`, `"multiplicative"` or a `camhd.hyper` object | `"long_horizon"` |
     | `hyper_scale` | β for a group G: `"sum"` β, `"mean"` β/\|G\|, `"size"` β·\|G\| | `"sum"` |
     | `decay` | τ: None for 1, a rate r for exp(−rt), or a function of the step t | None |
     | `lr_limit` | α_∞, where κ goes as τ goes to 0 | lr |
@@ -36,6 +36,9 @@ class HyperOptions(TypedDict, total=False):
     | `schedule` | a torch scheduler scales `"all"` rates, or *is* the `"global"` one | `"all"` |
     | `backend` | `"fused"` CPU kernels, `"foreach"` plain torch, or `"auto"`: fused where it can be | `"auto"` |
     | `restarts` | steps (from 1), or a function of the step, at which all rates start afresh | none |
+
+    The paper's β and δ go with its rule, `hyper_rule="additive"`; `camhd.presets.paper` has all its settings. With
+    `"long_horizon"`, β is 1 (how much a param group's evidence counts) and δ is 0.
 
     `hyper_lr`, `lr_limit`, `max_change` and `maximize` may also stand in a param-group dict, for that group alone.
     """

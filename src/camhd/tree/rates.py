@@ -6,8 +6,7 @@ A step asks of the tree, in this order:
 - `moved`: which parameters have a last direction to look back on;
 - `observer`: takes in this step's gradients times those directions, summed into cells (line 1);
 - `begin`, before the first of those directions is written to: none of them counts any more;
-- `advance`: the rates learn, the weights learn, and the rate κ for every parameter comes back as a
-  tensor that broadcasts to it (lines 2 to 5);
+- `advance`: rates and weights learn, and κ comes back for every parameter, to broadcast to it (lines 2 to 5);
 - `end`: the parameters that have moved.
 
 A step that is cut short anywhere leaves all of the old rates and weights or all of the new ones (`camhd.tree.commit`),

@@ -21,7 +21,7 @@ TWO_LEVELS = ("global", "layer")
 LR = 1e-3
 # Gradients never change here, so the rates would only ever grow. The work is the same, and the numbers stay small.
 STILL: Mapping[str, Any] = {**presets.FORM, "hyper_lr": 1e-12, "combine_lr": 1e-12}
-LONG_HORIZON: Mapping[str, Any] = {"hyper_rule": "long_horizon"}  # its steps have a bound
+LONG_HORIZON: Mapping[str, Any] = {"hyper_rule": "long_horizon", "max_lr": LR}
 
 
 # ---------------------------------------------------------------------- models

@@ -27,6 +27,7 @@ from .archive import read as read_archive
 from .archive import write as write_archive
 
 EPOCHS, RATES = 40, 26  # lines of each kind that are kept, and the last one
+FEW = 4  # of each kind, of a plan whose pages show no single run
 
 
 @dataclass
@@ -74,7 +75,7 @@ def pack(name: str, folder: str | Path, into: str | Path = "results", scale: str
         before = _existing(path, plan, scale)
         outcome = Outcome(path, wanted=len(wanted) + len(plan.measurements.get(scale, ())))
         lines = dict(before.lines)
-        for line in (*_runs(folder, wanted, outcome), *_measurements(folder, plan, scale, outcome)):
+        for line in (*_runs(folder, wanted, outcome, plan.details), *_measurements(folder, plan, scale, outcome)):
             _add(lines, line, outcome)
         _check_runs(lines)
         outcome.total = len(lines)
@@ -115,7 +116,7 @@ def _existing(path: Path, plan: Plan, scale: str) -> Archive:
     return found
 
 
-def _runs(folder: str | Path, wanted: set[str], outcome: Outcome) -> Iterator[Line]:
+def _runs(folder: str | Path, wanted: set[str], outcome: Outcome, details: bool) -> Iterator[Line]:
     """The finished runs of the plan, thinned out."""
     for place in records.find(folder):
         try:
@@ -129,11 +130,11 @@ def _runs(folder: str | Path, wanted: set[str], outcome: Outcome) -> Iterator[Li
         elif run.status not in COUNTED or run.problems:
             outcome.unfinished.append("; ".join((f"{run.config.id}: {run.status}", *run.problems)))
         else:
-            yield _line(place, run)
+            yield _line(place, run, (EPOCHS, RATES) if details else (FEW, FEW))
 
 
-def _line(place: Path, run: records.Run) -> Line:
-    """A run as it is packed."""
+def _line(place: Path, run: records.Run, keep: tuple[int, int]) -> Line:
+    """A run as it is packed, with so many lines of epochs and of rates."""
     assert run.result is not None
     history = read_history(place / HISTORY, [])
     epochs, rates = ([line for line in history if line["kind"] == kind] for kind in ("epoch", "rates"))
@@ -148,7 +149,7 @@ def _line(place: Path, run: records.Run) -> Line:
     left_out: set[int] = set()
     if not whole:
         left_out = {id(line) for line in (*epochs, *rates)}
-        left_out -= {id(line) for line in (*thinned(epochs, EPOCHS), *thinned(rates, RATES))}
+        left_out -= {id(line) for line in (*thinned(epochs, keep[0]), *thinned(rates, keep[1]))}
     return {
         "config": run.config.as_dict(),
         "history": [_short(line) for line in history if id(line) not in left_out],
