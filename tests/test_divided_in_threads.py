@@ -31,7 +31,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 pytestmark = pytest.mark.usefixtures("papers_form")
 
 SHAPES = {"a.weight": (5, 3), "a.bias": (5,), "b.weight": (4, 2, 2), "b.bias": (4,), "c.weight": (1, 6), "d": (3,)}
-LEARNING: dict[str, Any] = {"lr": 1e-2, "hyper_lr": 1e-4, "combine_lr": 1e-2}
+PAPERS: dict[str, Any] = {"hyper_rule": "additive"}  # the default rule is not for divided parameters yet
+LEARNING: dict[str, Any] = {"lr": 1e-2, "hyper_lr": 1e-4, "combine_lr": 1e-2, **PAPERS}
 UNITS = ("global", "layer", "unit")
 STEPS = 4
 Place = Callable[[str, Tensor], Tensor]
@@ -129,8 +130,10 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "cosine": partial(camhd.AdamW, levels=(*UNITS, "parameter"), hyper_rule="multiplicative", lr=1e-2),
     "per layer": partial(camhd.Adam, levels=UNITS, combine=camhd.combine.PerLayer(), **LEARNING),
     "network": partial(camhd.Adam, levels=("layer", "unit"), combine=camhd.combine.Network(2), **LEARNING),
-    "tied": partial(camhd.Adam, levels=UNITS, combine=camhd.combine.Regularized(100.0), lr=1e-2, hyper_lr=1e-4),
-    "mean": partial(camhd.Adam, levels=UNITS, hyper_scale="mean", lr=1e-2, hyper_lr=1e-2),
+    "tied": partial(
+        camhd.Adam, levels=UNITS, combine=camhd.combine.Regularized(100.0), lr=1e-2, hyper_lr=1e-4, **PAPERS
+    ),
+    "mean": partial(camhd.Adam, levels=UNITS, hyper_scale="mean", lr=1e-2, hyper_lr=1e-2, **PAPERS),
     "groups": partial(two_groups, levels=("global", "group", "unit")),
 }
 

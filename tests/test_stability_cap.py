@@ -16,6 +16,8 @@ from cases import BACKENDS, CHAINS, RULES, Setup, everything_in_play, pulls
 from compare import assert_same_state, flat
 from models import backward, build, feed, gradients_of, snapshot, twin
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 CAP, LOOSER, FAR = 1.2, 1.3, 1000
 ENDS = (CAP, 1 / CAP)
 PAPER = {"hyper_rule": "additive"}

@@ -37,7 +37,8 @@ def test_layers_that_come_later_are_in_the_saved_state() -> None:
     for saved in (False, True):
         model = build("mlp")
         named = list(model.named_parameters())
-        options: dict[str, Any] = {"lr": 0.01, "combine": camhd.combine.PerLayer(), "hyper_lr": 1e-3, "combine_lr": 0.1}
+        options: dict[str, Any] = {"lr": 0.01, "combine": camhd.combine.PerLayer(), "hyper_lr": 1e-3, "combine_lr": 0.1,
+            "hyper_rule": "additive"}  # fmt: skip
         optimizer = camhd.Adam(named[:4], **options)
         step(model, optimizer, 1)
         step(model, optimizer, 2)
@@ -183,7 +184,7 @@ class Counting(torch.optim.Optimizer):
 def test_options_go_in_and_counts_come_out_of_a_wrapped_optimizer() -> None:
     param = nn.Parameter(vector(1.0, 2.0))
     inner = Counting([param])
-    optimizer = camhd.wrap(inner, levels=("global",), hyper_lr=0.0, combine_lr=0.0)
+    optimizer = camhd.wrap(inner, levels=("global",), hyper_lr=0.0, combine_lr=0.0, hyper_rule="additive")
     assert "Wrapped(Counting)" in repr(optimizer)
     for damp in (1.0, 0.5):
         optimizer.param_groups[0]["damp"] = damp

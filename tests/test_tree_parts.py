@@ -29,7 +29,7 @@ CHAINS = [("mlp", ("global", "layer")), ("cnn", ("layer", "filter")), ("gru", ("
 
 def optimizer(name: str, levels: tuple[str, ...], **options: Any) -> tuple[nn.Module, Any]:
     model = build(name)
-    return model, camhd.Adam(model, lr=0.1, levels=levels, backend="foreach", **options)
+    return model, camhd.Adam(model, lr=0.1, levels=levels, backend="foreach", hyper_rule="additive", **options)
 
 
 def rates_of(opt: Any) -> list[GroupRates]:
