@@ -145,7 +145,7 @@ class Runner:
             if name not in chosen and used < self.seconds / 4:
                 chosen.append(name)
                 used += durations[name]
-        left = self._few_alike([name for name in left if name not in chosen], self.traces.masks[mutant.file])
+        left = self._few_alike([name for name in left if name not in chosen])
         masks = [
             (1, -1),
             (50, self.traces.masks[mutant.file]),
@@ -168,12 +168,12 @@ class Runner:
             chosen.append(name)
         return chosen
 
-    def _few_alike(self, names: list[str], mask: int) -> list[str]:
-        """The quickest few of those that reach the same lines of a file."""
+    def _few_alike(self, names: list[str]) -> list[str]:
+        """The quickest two of those that reach the same lines everywhere."""
         alike: dict[int, list[str]] = defaultdict(list)
         for name in sorted(names, key=self.traces.durations.__getitem__):
-            alike[self.traces.bits[name] & mask].append(name)
-        return [name for found in alike.values() for name in found[:6]]
+            alike[self.traces.bits[name]].append(name)
+        return [name for found in alike.values() for name in found[:2]]
 
     def _live(self, items: list[Any], mutant: Mutant | None, functions: Functions, out: int, cpu: int) -> None:
         """A child's whole life: change, run, tell."""
