@@ -83,6 +83,23 @@ def test_cosines_of_unusual_combinations(combine: str, levels: tuple[str, ...], 
         assert_same_state(optimizer, model, reference, other)
 
 
+@pytest.mark.parametrize(("scale", "beta"), [("mean", 1e-3), ("size", 1e-6)])
+@pytest.mark.parametrize("levels", [("global", "unit"), ("layer", "parameter")])
+def test_rates_may_depend_on_the_size_of_their_group(levels: tuple[str, ...], scale: str, beta: float) -> None:
+    """The three readings of the paper's β, in plain torch, against the literal algorithm."""
+    model = build("mlp")
+    setup = everything_in_play("momentum", levels, "normalized", model, hyper_scale=scale, hyper_lr=beta)
+    setup = type(setup)(**{**vars(setup), "second": {**(setup.second or {}), "hyper_lr": beta}, "backend": "foreach"})
+    other = twin(model)
+    optimizer, reference = setup.library(model), setup.reference(other)
+    for t in range(1, 5):
+        backward(model, t)
+        backward(other, t)
+        optimizer.step()
+        reference.step()
+        assert_same_state(optimizer, model, reference, other)
+
+
 # --------------------------------------------------------------------------- the long horizon
 
 

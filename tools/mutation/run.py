@@ -79,7 +79,7 @@ class Runner:
                 of_files[name.partition("::")[0]].append(name)
         for names in of_files.values():
             ranked = sorted(names, key=lambda name: (self.traces.durations[name], name))
-            for name in {ranked[len(ranked) // 4], ranked[len(ranked) // 2]}:
+            for name in ranked[len(ranked) // 2 :][:1]:
                 runtestprotocol(items[name], nextitem=None, log=False)
 
     def _is_sound(self, killer: str, items: dict[str, Any], functions: Functions) -> bool:
@@ -142,11 +142,15 @@ class Runner:
         chosen = [name for name, _ in killers.most_common(3) if name in left and name in durations]
         used, seen = sum(durations[name] for name in chosen), 0
         for name in sorted((name for name in left if durations[name] < QUICK), key=durations.__getitem__):
-            if name not in chosen and used < self.seconds / 2:
+            if name not in chosen and used < self.seconds / 4:
                 chosen.append(name)
                 used += durations[name]
-        left = self._few_alike([name for name in left if name not in chosen], self.traces.masks[mutant.file])
-        masks = [(1, -1), (5, self.traces.masks[mutant.file]), (50, self.traces.masks[f"{mutant.file} {mutant.scope}"])]
+        left = self._few_alike([name for name in left if name not in chosen])
+        masks = [
+            (1, -1),
+            (50, self.traces.masks[mutant.file]),
+            (500, self.traces.masks[f"{mutant.file} {mutant.scope}"]),
+        ]
 
         def gain(name: str) -> float:
             new = lines[name] & ~seen
@@ -164,12 +168,12 @@ class Runner:
             chosen.append(name)
         return chosen
 
-    def _few_alike(self, names: list[str], mask: int) -> list[str]:
-        """The quickest few of those that reach the same lines of a file."""
+    def _few_alike(self, names: list[str]) -> list[str]:
+        """The quickest two of those that reach the same lines everywhere."""
         alike: dict[int, list[str]] = defaultdict(list)
         for name in sorted(names, key=self.traces.durations.__getitem__):
-            alike[self.traces.bits[name] & mask].append(name)
-        return [name for found in alike.values() for name in found[:6]]
+            alike[self.traces.bits[name]].append(name)
+        return [name for found in alike.values() for name in found[:2]]
 
     def _live(self, items: list[Any], mutant: Mutant | None, functions: Functions, out: int, cpu: int) -> None:
         """A child's whole life: change, run, tell."""
