@@ -46,7 +46,6 @@ CHAINS = {
         "hyper_rule": "long_horizon",
         "levels": ("global", "layer", "unit"),
         "combine": "softmax",
-        "combine_lr": 0.01,
         "decay": 0.01,
         "lr_limit": 0.02,
     },
