@@ -151,9 +151,14 @@ class Replay:
         ]
         make = theirs or AdaBound
         self.optimizer = make(groups, lr=0.0, **options)
-        self.comfortable = True  # no number was anywhere near the largest one
+        self.refused = False  # whether torch could not even be told the rate, which the dtype does not have
 
     def step(self, grads: list[Tensor | None], rates: list[Tensor], factors: list[float]) -> None:
+        self.refused |= any(
+            float(kappa.max()) > torch.finfo(p[0].dtype).max for kappa, p in zip(rates, self.scalars, strict=True)
+        )
+        if self.refused:
+            return
         each = iter(self.optimizer.param_groups)
         for row, g, kappa, factor in zip(self.scalars, grads, rates, factors, strict=True):
             for i, x in enumerate(row):
