@@ -12,7 +12,7 @@ import camhd
 
 torch.set_num_threads(1)
 
-TRACED = 3  # cases of a test whose lines are counted
+MANY, TRACED = 10, 4  # of a test with more than MANY cases, TRACED are looked at when lines are counted
 UNTRACED = {"test_compile.py", "test_with_compile.py"}  # nearly all that runs in them is torch's compiler
 
 # No deadline: a busy machine is not a failure. Always the same examples: CI is not the place to look for new ones.
@@ -28,14 +28,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Count the lines that a few cases of each test reach: counting takes time, and the others reach the same ones."""
+    """Count the lines that some cases of each test reach: counting takes time, and the others reach the same ones."""
     if not config.pluginmanager.hasplugin("_cov"):
         return
     tests: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         tests.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(item)
     for cases in tests.values():
-        traced = range(0, len(cases), -(-len(cases) // TRACED))
+        traced = range(0, len(cases), 1 if len(cases) <= MANY else -(-len(cases) // TRACED))
         for number, item in enumerate(cases):
             if number not in traced or item.path.name in UNTRACED:
                 item.add_marker("no_cover")

@@ -188,7 +188,8 @@ class Case:
             for found, items in (*entries, *groups):
                 found.clear()
                 found.update(items)
-            vars(self.opt.tree.state).update(noted)
+            # Another object, or the kernels would take it for what they have noted themselves.
+            vars(self.opt.tree.state).update({**noted, "moved": frozenset([*noted["moved"]])})
             with torch.no_grad():
                 torch._foreach_copy_(tensors, copies)
             for p, grad in zip(self.model.parameters(), tensors[len(list(self.model.parameters())) :], strict=False):

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -308,6 +310,16 @@ def test_what_differs_about_the_machine_is_said(kept):
     made = results.repeat(changed(kept, result=result))
     assert made.equal
     assert any(word.startswith("torch 1.0 then") for word in made.elsewhere)
+
+
+@pytest.mark.parametrize("misses", [0, 2])
+def test_kernels_that_were_compiled_just_now_are_noticed(monkeypatch, misses):
+    for name in [name for name in sys.modules if name.startswith("camhd.backends.fused.")]:
+        monkeypatch.delitem(sys.modules, name)
+    module = types.ModuleType("camhd.backends.fused.made_up")
+    module.kernel = types.SimpleNamespace(stats=types.SimpleNamespace(cache_misses={"signature": misses}))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert repeating.compiled_here() == bool(misses)
 
 
 def test_other_data_cannot_be_taken_for_the_recorded_ones(kept):

@@ -13,9 +13,11 @@ Every run that ever failed is an `example` below.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from torch import Tensor
 
 import camhd
@@ -23,9 +25,36 @@ from stability import RUNS, UNIT, Replay, Run, Step, all_rates, kappas
 
 EXAMPLES = 500 if settings().derandomize else 10_000
 
+# The bounds of the long-horizon rule pulled the global rate to 0.0047, whatever min_lr said.
+PULLED_BELOW_MIN_LR = Run(
+    layers=("gru", "norm"),
+    levels=("global",),
+    rule="wrap sgd",
+    hyper_rule="long_horizon",
+    combine="per layer",
+    dtype="float64",
+    backend="foreach",
+    lr=1.0,
+    hyper_lr=1.855804802368185e-08,
+    combine_lr=0.8075226989451204,
+    weight_decay=1.0,
+    bounds=(0.36072785196311863, 12.589254117941675),
+    decay=0.01,
+    groups=2,
+    steps=(
+        Step(odd=0.0, without=1),
+        Step(size=0.0, odd=1e30, where=5, without=0, factor=10.0),
+        Step(odd=-math.inf, where=4),
+        Step(odd=-0.0, where=3, factor=10.0),
+    ),
+)
 
+
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(RUNS)
+@example(PULLED_BELOW_MIN_LR)
+@example(replace(PULLED_BELOW_MIN_LR, rule="sgd", levels=("global", "layer"), layers=("linear",), backend="fused"))
 def test_no_gradient_breaks_a_rate_a_weight_or_a_parameter(run: Run) -> None:
     check(run)
 

@@ -16,8 +16,11 @@ from cases import BACKENDS, CHAINS, RULES, Setup, everything_in_play, pulls
 from compare import assert_same_state, flat
 from models import backward, build, feed, gradients_of, snapshot, twin
 
+pytestmark = pytest.mark.usefixtures("papers_form")
+
 CAP, LOOSER, FAR = 1.2, 1.3, 1000
 ENDS = (CAP, 1 / CAP)
+PAPER = {"hyper_rule": "additive"}
 
 
 class Wide(nn.Module):
@@ -153,7 +156,7 @@ def flat_rates(optimizer: camhd.Optimizer) -> Tensor:
 def test_a_rate_of_zero_may_become_any_other(backend: str) -> None:
     """No factor leads away from 0; a group that starts with lr 0 learns its first rate without a cap."""
     model = build("mlp")
-    optimizer = camhd.SGD(model, lr=0.0, levels=("layer", "parameter"), hyper_lr=1.0, backend=backend)
+    optimizer = camhd.SGD(model, lr=0.0, levels=("layer", "parameter"), **PAPER, hyper_lr=1.0, backend=backend)
     feed(optimizer, model, gradients_of(model, 2))
     first = flat_rates(optimizer)
     assert first.max() > 0.01
@@ -164,7 +167,7 @@ def test_a_rate_of_zero_may_become_any_other(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_none_is_the_papers_form(backend: str) -> None:
     model = build("mlp")
-    optimizer = camhd.SGD(model, lr=0.01, levels=("global",), hyper_lr=0.01, max_change=None, backend=backend)
+    optimizer = camhd.SGD(model, lr=0.01, levels=("global",), **PAPER, hyper_lr=0.01, max_change=None, backend=backend)
     one, two = gradients_of(model, 2)
     feed(optimizer, model, [one, two])
     dot = sum(float((one[name] * two[name]).sum()) for name in one)
@@ -179,7 +182,7 @@ def test_the_smallest_cap_of_its_members_holds_for_a_shared_rate() -> None:
         {"params": list(model.fc2.named_parameters("fc2")), "max_change": 1.5},
         {"params": list(model.fc3.named_parameters("fc3")), "max_change": None},
     ]
-    optimizer = camhd.SGD(groups, lr=0.01, levels=("global", "layer"), hyper_lr=10.0)
+    optimizer = camhd.SGD(groups, lr=0.01, levels=("global", "layer"), **PAPER, hyper_lr=10.0)
     feed(optimizer, model, gradients_of(model, 2))
     rates = optimizer.rates()
     assert rates["global"] == pytest.approx(0.015)
@@ -191,13 +194,13 @@ def test_the_smallest_cap_of_its_members_holds_for_a_shared_rate() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_can_be_changed_in_mid_training_and_is_saved(backend: str) -> None:
     model = build("mlp")
-    optimizer = camhd.SGD(model, lr=0.01, levels=("global", "parameter"), hyper_lr=10.0, backend=backend)
+    optimizer = camhd.SGD(model, lr=0.01, levels=("global", "parameter"), **PAPER, hyper_lr=10.0, backend=backend)
     feed(optimizer, model, gradients_of(model, 2))
     assert optimizer.rates()["global"] == pytest.approx(0.02)
     optimizer.param_groups[0]["max_change"] = 1.1
     saved = copy.deepcopy(optimizer.state_dict())
     other = twin(model)
-    resumed = camhd.SGD(other, lr=0.01, levels=("global", "parameter"), hyper_lr=10.0, backend=backend)
+    resumed = camhd.SGD(other, lr=0.01, levels=("global", "parameter"), **PAPER, hyper_lr=10.0, backend=backend)
     resumed.load_state_dict(saved)
     for one, net in ((optimizer, model), (resumed, other)):
         feed(one, net, gradients_of(net, 3)[2:])
@@ -208,7 +211,7 @@ def test_it_can_be_changed_in_mid_training_and_is_saved(backend: str) -> None:
 
 def test_a_state_from_before_there_was_a_cap_goes_on_without_one() -> None:
     model = build("mlp")
-    optimizer = camhd.SGD(model, lr=0.01, levels=("global",), hyper_lr=0.01)
+    optimizer = camhd.SGD(model, lr=0.01, levels=("global",), **PAPER, hyper_lr=0.01)
     feed(optimizer, model, gradients_of(model, 1))
     saved = copy.deepcopy(optimizer.state_dict())
     del saved["param_groups"][0]["max_change"]

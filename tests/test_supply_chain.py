@@ -134,8 +134,8 @@ def test_the_source_archive_holds_the_project_and_nothing_else(tmp_path):
         *("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "PKG-INFO", "README.md"),
         *(".gitignore", "constraints.txt", "mkdocs.yml", "pyproject.toml"),
     }
-    kinds = {".py", ".md", ".typed", ".css", ".js", ".html", ".svg", ".png", ".toml", ".json", ".pt", ".txt"}
-    assert {name.split("/")[0] for name in names - files} == {"docs", "examples", "src", "tests", "tools"}
+    kinds = {".py", ".md", ".typed", ".css", ".js", ".html", ".svg", ".png", ".toml", ".json", ".pt", ".txt", ".xz"}
+    assert {name.split("/")[0] for name in names - files} == {"docs", "examples", "results", "src", "tests", "tools"}
     assert {Path(name).suffix for name in names - files} <= kinds
     assert not [
         name for name in names if re.search(r"(^|/)(__pycache__|\.venv|\.hypothesis|site|runs)/|\.(pyc|so)$", name)

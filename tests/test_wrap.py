@@ -176,7 +176,9 @@ def test_parameters_added_later_reach_the_wrapped_optimizer():
     inner = torch.optim.RMSprop(model.named_parameters(), lr=0.01)
     opt = camhd.wrap(inner, **FAST)
     train(model, opt, 2)
-    opt.add_param_group({"params": [(f"head.{n}", p) for n, p in head.named_parameters()], "lr": 0.02, "hyper_lr": 0.1})
+    opt.add_param_group(
+        {"params": [(f"head.{n}", p) for n, p in head.named_parameters()], "lr": 0.02, "hyper_lr": 1e-3}
+    )
     assert len(inner.param_groups) == 2
     before = head.weight.detach().clone()
     for t in range(3):

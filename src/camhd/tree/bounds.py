@@ -90,9 +90,9 @@ def pull_down(cells: Cells, state: TreeState, signal: Signal, most: Tensor, min_
 
 
 def remember(tracing: Tracing, signal: Signal, cells: Cells, alpha: Tensor, memory: float) -> None:
-    """Note the rates of this move, and how much the trace keeps of itself at the next step."""
+    """Note in a draft the rates of this move, and how much the trace keeps of itself at the next step."""
     moves = moving(cells, signal)
     grown = (tracing.kappa > 0) & (alpha > tracing.kappa)
     kept = memory * torch.where(grown, tracing.kappa / torch.where(alpha > 0, alpha, 1), 1)
-    tracing.memory.copy_(torch.where(moves, kept, tracing.memory))
-    tracing.kappa.copy_(torch.where(moves, alpha, tracing.kappa))
+    tracing.memory = torch.where(moves, kept, tracing.memory)
+    tracing.kappa = torch.where(moves, alpha, tracing.kappa)

@@ -181,7 +181,8 @@ class TreeState:
         """All tensors of it but the leaves, in an order that a draft has too."""
         found = [value for level in self.levels for value in (level.rates, *level.rule.values())]
         found += [*self.weights.values(), *self.last_weights.values(), self.skipped]
-        return found if self.tracing is None else [*found, self.tracing.kappa, self.tracing.memory]
+        # φ first: it is made from the old κ, which torch.compile (2.13) would read after it has written the new one.
+        return found if self.tracing is None else [*found, self.tracing.memory, self.tracing.kappa]
 
     def all_levels(self) -> Sequence[Level]:
         return [*self.levels, *self.leaves]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,10 @@ from .archive import SUFFIX, WHOLE, Line, digest, measured_of, run_of, untimed
 from .archive import read as read_archive
 
 SHOWN = 5  # differences that are named one by one
+COMPILED = (
+    "kernels were compiled just now, and may differ in the last bits from those that are kept on the disk: if anything "
+    "differs, give the same command again"
+)
 TIMED = ("train_seconds", "adam_seconds", "cam_seconds", "extra_share")  # of a measurement of costs
 
 
@@ -190,4 +195,18 @@ def _different(pairs: Sequence[tuple[str, Any, Any]]) -> list[str]:
 
 def _elsewhere(kept: Kept) -> list[str]:
     here, then = environment(), kept.environment
-    return [f"{name} {then[name]} then, {here[name]} now" for name in then if name in here and then[name] != here[name]]
+    found = [
+        f"{name} {then[name]} then, {here[name]} now" for name in then if name in here and then[name] != here[name]
+    ]
+    return [*found, COMPILED] if compiled_here() else found
+
+
+def compiled_here() -> bool:
+    """Whether this process has compiled kernels itself, and not taken them from the disk.
+
+    A helper of a kernel that was compiled just now may be another copy than the one on the disk, and sum up in
+    another order.
+    """
+    modules = [module for name, module in sys.modules.items() if name.startswith("camhd.backends.fused.")]
+    kernels = [one for module in modules for one in vars(module).values() if hasattr(one, "stats")]
+    return any(sum(kernel.stats.cache_misses.values()) for kernel in kernels)
