@@ -49,24 +49,24 @@ def counts(found: Sequence[Mutant], known: Records, reasons: Mapping[str, str]) 
 
 
 def rows(table: Mapping[str, Counter[str]]) -> list[tuple[str, ...]]:
-    """A row for each file and one for all: mutants tried, killed, justified, surviving, score."""
+    """A row for each file and one for all: tried, killed, justified, surviving, both scores, not tried."""
     total = sum(table.values(), Counter[str]())
     found = []
     for name, count in [*table.items(), ("all", total)]:
         dead, alive = sum(count[s] for s in DEAD), count["survived"] + count["unreached"]
         tried = dead + alive + count["justified"]
-        score = f"{100 * dead / tried:.1f} %" if tried else "-"
-        found.append((name, *map(str, (tried, dead, count["justified"], alive)), score, str(count["open"])))
+        scores = [f"{100 * dead / of:.1f} %" if of else "-" for of in (tried, dead + alive)]
+        found.append((name, *map(str, (tried, dead, count["justified"], alive)), *scores, str(count["open"])))
     return found
 
 
-HEADS = ("file", "mutants", "killed", "justified", "survivors", "killed of all", "not tried")
+HEADS = ("file", "tried", "killed", "justified", "survivors", "killed of all", "without justified", "not tried")
 
 
 def summary(found: Sequence[Mutant], known: Records, reasons: Mapping[str, str]) -> str:
     """For the terminal."""
     table = rows(counts(found, known, reasons))
-    lines = [f"{name:48}" + "".join(f"{cell:>14}" for cell in cells) for name, *cells in [HEADS, *table]]
+    lines = [f"{name:48}" + "".join(f"{cell:>18}" for cell in cells) for name, *cells in [HEADS, *table]]
     alive = [m for m in found if status(m, known, reasons) in ("survived", "unreached")]
     lines += ["", *(f"{status(m, known, reasons):10}{m.line:4d} {m.key}" for m in alive)]
     stale = sorted(reasons.keys() - {mutant.key for mutant in found})
