@@ -25,6 +25,8 @@ from stability import RUNS, UNIT, Replay, Run, Step, all_rates, kappas
 
 EXAMPLES = 500 if settings().derandomize else 10_000
 
+# Besides those below, two whose lr was so large that wrap() took torch's SGD for an optimizer that it cannot wrap.
+
 # A rate above 65504, which torch's own SGD refuses in float16.
 RATE_ABOVE_THE_DTYPE = Run(
     layers=("column", "linear"),
@@ -69,6 +71,8 @@ PULLED_BELOW_MIN_LR = Run(
 @given(RUNS)
 @example(PULLED_BELOW_MIN_LR)
 @example(RATE_ABOVE_THE_DTYPE)
+@example(Run(layers=("linear", "linear"), rule="wrap sgd", lr=976.3, groups=2))
+@example(Run(layers=("column", "norm"), rule="wrap sgd", dtype="float16", lr=1000.0, groups=2))
 @example(replace(PULLED_BELOW_MIN_LR, rule="sgd", levels=("global", "layer"), layers=("linear",), backend="fused"))
 def test_no_gradient_breaks_a_rate_a_weight_or_a_parameter(run: Run) -> None:
     check(run)

@@ -117,12 +117,15 @@ class _Trial:
 def _why_not_linear(inner: torch.optim.Optimizer, group: Mapping[str, Any], unit: float) -> str | None:
     trial = _Trial(inner, group)
     own = float(group["lr"]) or 1e-3
+    lrs = (own, *LRS, unit)
     for grads in trial.gradients():
         start = trial.save()
         directions: list[Tensor] = []
-        for lr in (own, *LRS, unit):
+        places: list[list[Tensor]] = []  # where each lr leads
+        for lr in lrs:
             trial.restore(start)
             trial.step(grads, lr)
+            places.append(trial.values())
             moved = [(before - after) / lr for before, after in zip(start[0], trial.values(), strict=True)]
             if not directions:
                 directions, first = moved, trial.save()
@@ -132,6 +135,8 @@ def _why_not_linear(inner: torch.optim.Optimizer, group: Mapping[str, Any], unit
             if not _alike(trial.save()[1:], first[1:]):
                 return f"the state after a step depends on lr (lr={lr:g} against {own:g})"
         trial.restore(first)
+        if own > 1:  # a large lr leads so far away that the digits of a small step are lost
+            trial.put(places[lrs.index(LRS[1])])
     return None
 
 
