@@ -14,6 +14,15 @@ from camhd.cli.app import main
 from camhd.lab.train.interrupt import unheard
 
 HOLDS = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+HEARS = """
+import os, signal
+from camhd.lab.train.interrupt import heard
+heard()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("heard")
+"""
 
 
 def test_a_ctrl_c_while_processes_start_is_heard_when_they_have():
@@ -35,6 +44,12 @@ def test_processes_that_are_started_meanwhile_do_not_hear_it():
         inside = subprocess.run([sys.executable, "-c", HOLDS], capture_output=True, text=True, check=True)
     outside = subprocess.run([sys.executable, "-c", HOLDS], capture_output=True, text=True, check=True)
     assert (inside.stdout.strip(), outside.stdout.strip()) == ("True", "False")
+
+
+def test_a_process_can_choose_to_hear_it_again():
+    with unheard():
+        done = subprocess.run([sys.executable, "-c", HEARS], capture_output=True, text=True, check=True)
+    assert done.stdout == "heard\n"
 
 
 def test_a_ctrl_c_while_the_command_is_imported_says_nothing(monkeypatch, capsys):

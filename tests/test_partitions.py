@@ -81,7 +81,7 @@ def test_every_scalar_is_where_the_table_of_levels_puts_it(name: str, levels: tu
     options = {"lr": 0.1, "hyper_lr": 1e-3}
     reference = Reference([{"params": copies}], "sgd", levels=levels, blocks=block_of, **options, **where)
     spelled = tuple(camhd.levels.Block(block_of) if level == "block" else level for level in levels)
-    optimizer = camhd.SGD(model, levels=spelled, combine_lr=0.0, **options)
+    optimizer = camhd.SGD(model, levels=spelled, combine_lr=0.0, max_change=None, **options)
     assert_same_groups(optimizer, reference, model)
 
 
@@ -93,7 +93,7 @@ def test_units_of_the_input_axis_are_columns_of_each_tensor(name: str, levels: t
     options = {"lr": 0.1, "hyper_lr": 1e-3}
     reference = Reference([{"params": copies}], "sgd", levels=levels, axis="input", **options)
     spelled = tuple(camhd.levels.Unit(axis="input") if level == "unit" else level for level in levels)
-    assert_same_groups(camhd.SGD(model, levels=spelled, combine_lr=0.0, **options), reference, model)
+    assert_same_groups(camhd.SGD(model, levels=spelled, combine_lr=0.0, max_change=None, **options), reference, model)
 
 
 @pytest.mark.parametrize("levels", [("layer",), ("global", "layer", "unit", "parameter")], ids=">".join)
@@ -101,7 +101,7 @@ def test_without_names_each_tensor_is_its_own_layer(levels: tuple[str, ...]) -> 
     tensors = [torch.ones(shape, dtype=torch.float64) for shape in ((3, 2), (3,), (), (2, 1, 2))]
     bare = [nn.Parameter(x.clone()) for x in tensors]
     numbered = {str(i): x.clone().requires_grad_() for i, x in enumerate(tensors)}
-    optimizer = camhd.SGD(bare, lr=0.1, hyper_lr=1e-3, combine_lr=0.0, levels=levels)
+    optimizer = camhd.SGD(bare, lr=0.1, hyper_lr=1e-3, combine_lr=0.0, max_change=None, levels=levels)
     reference = Reference([{"params": numbered}], "sgd", lr=0.1, hyper_lr=1e-3, levels=levels)
     for t in range(1, 5):
         for i, p in enumerate(bare):
@@ -132,7 +132,7 @@ def test_every_level_covers_every_scalar_once() -> None:
         model = module.double()
         count = sum(p.numel() for p in model.parameters())
         for level in ("global", "layer", "gate", "unit", "parameter"):
-            optimizer = camhd.SGD(model, lr=0.1, levels=(level,), hyper_lr=1e-3)
+            optimizer = camhd.SGD(model, lr=0.1, levels=(level,), hyper_lr=1e-3, max_change=None)
             step = {n: torch.full_like(p, 2.0) for n, p in model.named_parameters()}
             feed(optimizer, model, [step, step])
             rates = optimizer.rates()[level]

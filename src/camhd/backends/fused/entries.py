@@ -1,14 +1,25 @@
-"""The compiled step as a C function of one pointer, for any thread of any pool to call."""
+"""The compiled step as a C function of one pointer, for any thread of any pool to call.
+
+A process that compiles the kernels links other copies of them than one that takes them from the disk, and then sums
+are rounded differently in their last bit. So another process compiles, and all that train take what it has kept: a
+run gives the same numbers the first time and ever after.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import carray, cfunc, types
+from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
 
 from . import block as at
 from . import core, passes, trace_core
@@ -65,13 +76,48 @@ def _compiled(function):
         return cfunc(_ENTRY)(function)
 
 
+def _is_kept(function):
+    """Whether its machine code is on the disk; also if there is no place for it, or a Numba that keeps it otherwise."""
+    try:
+        cache = FunctionCache(function)
+        key = cache._index_key(_ENTRY, cpu_target.target_context.codegen())
+        return key in cache._cache_file._load_index()
+    except (RuntimeError, AttributeError, OSError, EOFError, ValueError, pickle.UnpicklingError):
+        return True
+
+
+def _compile_elsewhere(name, traced):
+    """Let another Python compile and keep it. If it cannot, this one does, and only the last bits differ."""
+    program = sys.executable or ""
+    if getattr(sys, "frozen", False) or not Path(program).name.lower().startswith("python"):
+        return  # an application that would start itself once more
+    command = f"from {__name__} import compile_and_keep; compile_and_keep({name!r}, {traced})"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        subprocess.run([program, "-c", command], env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+    except OSError:  # no more processes, no memory: it was worth a try
+        return
+
+
+def _made_of(name, traced):
+    return (_traced_function if traced else _function)(np.float32 if name == "float32" else np.float64)
+
+
+def compile_and_keep(name: str, traced: bool) -> None:
+    """What the other process does."""
+    _compiled(_made_of(name, traced))
+
+
 _made: dict[Any, Entry] = {}
 
 
 def entry(dtype: Any, traced: bool = False) -> Entry:
     """The entry for parameters of a dtype, compiled when it is first asked for."""
     if (dtype, traced) not in _made:
-        function = _traced_function if traced else _function
-        made = _compiled(function(np.float32 if dtype == np.float32 else np.float64))
+        name = np.dtype(dtype).name
+        function = _made_of(name, traced)
+        if not _is_kept(function):
+            _compile_elsewhere(name, traced)
+        made = _compiled(function)
         _made[dtype, traced] = Entry(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(made.address), made.address, made)
     return _made[dtype, traced]

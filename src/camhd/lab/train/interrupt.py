@@ -73,3 +73,10 @@ def unheard() -> Iterator[None]:
         yield
     finally:
         hold(signal.SIG_SETMASK, before)
+
+
+def heard() -> None:
+    """A process that was started `unheard` hears Ctrl-C from now on, as any other does."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..records import RunConfig
-from ..train.interrupt import Interrupt, unheard
+from ..train.interrupt import Interrupt, heard, unheard
 from .storage import GRACE, StudyError, connected, open_study, quiet
 from .task import Task
 from .trial import PAUSE, Ended, Onlooker
@@ -154,7 +154,7 @@ def _member(order: Order, connection: Connection) -> None:
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C at a terminal is for the one that looks on, who passes it on once
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        heard()
         task = order.make()
         with quiet(), connected(order.url, order.grace) as storage:
             alone(order, task, open_study(task, storage, order.study), _Speaker(connection))
