@@ -437,8 +437,10 @@ def test_a_fused_step_asks_for_no_memory_after_the_third():
 def test_a_full_disk_costs_time_and_nothing_else(tmp_path):
     """Numba may find a folder and no room in it. Every kernel is compiled, and none can be kept."""
     program = """
-import errno, torch
+import errno, sys, torch
 from numba.core import caching
+
+sys.executable = ""  # another process would find room
 
 def no_room(self, key, data):
     raise OSError(errno.ENOSPC, "No space left on device")

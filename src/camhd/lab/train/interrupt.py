@@ -61,8 +61,8 @@ class Interrupt:
 def unheard() -> Iterator[None]:
     """Processes that are started here do not hear Ctrl-C: it goes to all of a terminal's, but one of them decides.
 
-    That one hears it when this ends. (They inherit what is held back, as they would inherit what is ignored; but a
-    Ctrl-C that is ignored is lost.)
+    That one hears it when this ends, or at once where another of its threads takes it. (They inherit what is held
+    back, as they would inherit what is ignored; but a Ctrl-C that is ignored is lost.)
     """
     hold = getattr(signal, "pthread_sigmask", None)  # not on Windows
     if hold is None or threading.current_thread() is not threading.main_thread():
