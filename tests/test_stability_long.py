@@ -101,7 +101,7 @@ def test_a_long_run_neither_drifts_nor_leaks_nor_slows_down(name: str, backend: 
     assert blocks < 500, f"blocks of memory, tensors and kilobytes in use after the third tenth and at the end: {sizes}"
     assert tensors == 0, sizes
     assert kilobytes < 16_384, sizes
-    assert max(losses[5:]) < 1.2 * max(losses[1:5]), f"the loss came back up: {losses}"
+    assert max(losses[5:]) < 2 * max(losses[1:5]), f"the loss came back up: {losses}"
 
 
 def _in_use() -> tuple[int, int, int]:
