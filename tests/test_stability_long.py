@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import camhd
 from cases import BACKENDS
 
-STEPS = int(os.environ.get("CAMHD_LONG_STEPS", "20000"))
+STEPS = int(os.environ.get("CAMHD_LONG_STEPS", "6000"))
 KEPT = 997  # rows of noise, a prime: no pattern of the run's own repeats with them
 RUNS: dict[str, dict[str, Any]] = {
     "additive": {"hyper_rule": "additive", "hyper_lr": 1e-4, "combine_lr": 1e-3},
