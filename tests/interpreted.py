@@ -62,7 +62,7 @@ def _patient_fetch() -> Any:
     def forget() -> None:
         looks.clear()
 
-    fetch.forget = forget  # type: ignore[attr-defined]
+    fetch.forget = forget  # type: ignore[attr-defined] # functions may have attributes
     return fetch
 
 
@@ -90,10 +90,12 @@ def load() -> Any:
     )
     assert spec is not None
     assert spec.loader is not None
-    package = importlib.util.module_from_spec(spec)
+    package: Any = importlib.util.module_from_spec(spec)
     sys.modules[NAME], sys.modules[f"{NAME}.jit"] = package, _stand_in()
-    package.jit = sys.modules[f"{NAME}.jit"]  # type: ignore[attr-defined]
+    package.jit = sys.modules[f"{NAME}.jit"]
     spec.loader.exec_module(package)
+    entries: Any
+    threads: Any
     entries, threads = (importlib.import_module(f"{NAME}.{name}") for name in ("entries", "threads"))
 
     def entry(dtype: Any, traced: bool = False) -> Any:
@@ -101,7 +103,7 @@ def load() -> Any:
         enter = function(np.float32 if dtype == np.float32 else np.float64)
 
         def call(address: int) -> None:
-            package.jit.fetch.forget()  # type: ignore[attr-defined]
+            package.jit.fetch.forget()
             with np.errstate(all="ignore"):
                 enter((address, np.dtype(np.int64)))
 
@@ -112,7 +114,7 @@ def load() -> Any:
             for stand_in, value in (("carray", _carray), ("entry", entry)):
                 if hasattr(module, stand_in):
                     setattr(module, stand_in, value)
-    threads.torchs_are_there = lambda: False  # type: ignore[attr-defined]
+    threads.torchs_are_there = lambda: False
     return package
 
 

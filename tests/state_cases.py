@@ -66,3 +66,19 @@ def train(net: nn.Module, opt: torch.optim.Optimizer, first: int, last: int) -> 
         opt.zero_grad()
         (net(x) - x[:, :2].sin()).square().mean().backward()
         opt.step()
+
+
+def at(*path: Any, value: Any = ...) -> Callable[[Any], Any]:
+    """A state in which the entry at a path has another value, or none."""
+
+    def change(state: Any) -> Any:
+        place = state
+        for key in path[:-1]:
+            place = place[key]
+        if value is ...:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = value
+        return state
+
+    return change

@@ -11,6 +11,7 @@ from torch import nn
 
 import camhd
 from continue_training import FIRST, REST, RUNS, build, train
+from state_cases import at
 
 pytestmark = pytest.mark.usefixtures("papers_form")
 
@@ -77,20 +78,6 @@ def test_a_state_dict_does_not_change_when_training_goes_on():
     assert all(torch.equal(saved["state"][0][k], v) for k, v in rates.items())
 
 
-def spoil(path, value):
-    def change(state):
-        place = state
-        for key in path[:-1]:
-            place = place[key]
-        if value is ...:
-            del place[path[-1]]
-        else:
-            place[path[-1]] = value
-        return state
-
-    return change
-
-
 HEAD = ("param_groups", 0, "camhd")
 BROKEN = {
     "not a state": (lambda s: {"epoch": 3}, "needs a dict with 'state' and 'param_groups', got \\['epoch'\\]"),
@@ -98,14 +85,14 @@ BROKEN = {
         lambda s: torch.optim.Adam(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)).parameters()).state_dict(),
         "not written by a camhd optimizer",
     ),
-    "other rule": (spoil((*HEAD, "rule"), "SGD"), "base rule 'SGD', but this one has 'Adam'"),
-    "other version": (spoil((*HEAD, "version"), 99), "format version 99, this camhd reads 1"),
-    "other levels": (spoil((*HEAD, "levels"), ["layer"]), r"levels \('layer',\), this optimizer has \('global',"),
-    "other combination": (spoil((*HEAD, "weights"), {"logits": [0.0, 0.0]}), "combination has \\['logits'\\]"),
-    "other weights": (spoil((*HEAD, "weights", "weights"), [1.0]), r"'weights' of shape \(1,\)"),
-    "no rate": (spoil(("state", 0, "rate.layer"), ...), "parameter '0.weight' must have 'rate.layer'"),
-    "other shape": (spoil(("state", 1, "exp_avg"), torch.zeros(7)), r"'exp_avg' of parameter '0.bias' has shape"),
-    "fewer parameters": (spoil(("param_groups", 0, "params"), [0, 1]), "param group 0 has 2 parameters in the state"),
+    "other rule": (at(*HEAD, "rule", value="SGD"), "base rule 'SGD', but this one has 'Adam'"),
+    "other version": (at(*HEAD, "version", value=99), "format version 99, this camhd reads 1"),
+    "other levels": (at(*HEAD, "levels", value=["layer"]), r"levels \('layer',\), this optimizer has \('global',"),
+    "other combination": (at(*HEAD, "weights", value={"logits": [0.0, 0.0]}), "combination has \\['logits'\\]"),
+    "other weights": (at(*HEAD, "weights", "weights", value=[1.0]), r"'weights' of shape \(1,\)"),
+    "no rate": (at("state", 0, "rate.layer", value=...), "parameter '0.weight' must have 'rate.layer'"),
+    "other shape": (at("state", 1, "exp_avg", value=torch.zeros(7)), r"'exp_avg' of parameter '0.bias' has shape"),
+    "fewer parameters": (at("param_groups", 0, "params", value=[0, 1]), "param group 0 has 2 parameters in the state"),
     "more groups": (lambda s: {**s, "param_groups": [*s["param_groups"], {"params": []}]}, "2 param groups"),
 }
 

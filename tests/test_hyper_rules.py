@@ -49,7 +49,7 @@ def test_names_of_rules() -> None:
     assert hyper.name_of(hyper.hyper_rule()) == hyper.name_of(hyper.hyper_rule(None)) == hyper.DEFAULT
     for wrong in ("subtractive", 3):
         with pytest.raises(ValueError, match="'hyper_rule' must be one of"):
-            hyper.hyper_rule(wrong)  # type: ignore[arg-type]
+            hyper.hyper_rule(wrong)  # type: ignore[arg-type] # that is the point
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import camhd
 from cases import BACKENDS
 
-STEPS = int(os.environ.get("CAMHD_LONG_STEPS", "6000"))
+STEPS = int(os.environ.get("CAMHD_LONG_STEPS", "20000"))
 KEPT = 997  # rows of noise, a prime: no pattern of the run's own repeats with them
 RUNS: dict[str, dict[str, Any]] = {
     "additive": {"hyper_rule": "additive", "hyper_lr": 1e-4, "combine_lr": 1e-3},
@@ -79,7 +79,7 @@ def test_a_long_run_neither_drifts_nor_leaks_nor_slows_down(name: str, backend: 
     problem = Quadratic(dtype)
     levels = ("global", "layer", "unit")
     optimizer = camhd.SGD(problem.layers, lr=0.05, momentum=0.5, levels=levels, backend=backend, **RUNS[name])
-    steps, losses, times, calls, sizes = STEPS if backend == "fused" else STEPS // 40, [], [], [], []
+    steps, losses, times, calls, sizes = STEPS if backend == "fused" else STEPS // 10, [], [], [], []
     for tenth in range(10):
         begin, total = time.process_time(), 0.0
         for t in range(tenth * steps // 10, (tenth + 1) * steps // 10):
@@ -101,7 +101,7 @@ def test_a_long_run_neither_drifts_nor_leaks_nor_slows_down(name: str, backend: 
     assert blocks < 500, f"blocks of memory, tensors and kilobytes in use after the third tenth and at the end: {sizes}"
     assert tensors == 0, sizes
     assert kilobytes < 16_384, sizes
-    assert max(losses[5:]) < 2 * max(losses[1:5]), f"the loss came back up: {losses}"
+    assert max(losses[5:]) < 1.2 * max(losses[1:5]), f"the loss came back up: {losses}"
 
 
 def _in_use() -> tuple[int, int, int]:

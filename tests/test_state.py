@@ -17,7 +17,7 @@ import camhd
 from camhd.tree.saved import READ, VERSION
 from cases import CLOSE
 from faults import Places, clone, same
-from state_cases import ADDITIVE, CASES, FIRST, REST, model, train
+from state_cases import ADDITIVE, CASES, FIRST, REST, at, model, train
 
 NAN, INF = float("nan"), float("inf")
 FILES = sorted((pathlib.Path(__file__).parent / "states").glob("v*/*.pt"))
@@ -29,22 +29,6 @@ AS_BEFORE = (
     "; build the optimizer as the one that wrote the state: from the same model, with names (the model itself or its "
     "named_parameters()) or without."
 )
-
-
-def _at(*path: Any, value: Any = ...) -> Callable[[Any], Any]:
-    """A state in which the entry at a path has another value, or none."""
-
-    def change(state: Any) -> Any:
-        place = state
-        for key in path[:-1]:
-            place = place[key]
-        if value is ...:
-            del place[path[-1]]
-        else:
-            place[path[-1]] = value
-        return state
-
-    return change
 
 
 def _saved_by(make: Callable[[nn.Module], Any], net: Callable[[], nn.Module] = model) -> Callable[[Any], Any]:
@@ -82,12 +66,12 @@ def _adam(**options: Any) -> Callable[[nn.Module], Any]:
 
 BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
     "not a state": (lambda s: {"epoch": 3}, "camhd.Adam needs a dict with 'state' and 'param_groups', got ['epoch']."),
-    "no state": (_at("state"), "camhd.Adam needs a dict with 'state' and 'param_groups', got ['param_groups']."),
+    "no state": (at("state"), "camhd.Adam needs a dict with 'state' and 'param_groups', got ['param_groups']."),
     "groups of another type": (
-        _at("param_groups", value="all"),
+        at("param_groups", value="all"),
         "'param_groups' of the state must be a list of dicts, got 'all'.",
     ),
-    "state of another type": (_at("state", value=[1]), "'state' of the state must be a dict by parameter, got (1,)."),
+    "state of another type": (at("state", value=[1]), "'state' of the state must be a dict by parameter, got (1,)."),
     "torch's own": (
         _saved_by(lambda m: torch.optim.Adam(m.parameters())),
         "the state was not written by a camhd optimizer (it has no 'camhd' header), so it has no learning rates to go "
@@ -143,45 +127,45 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
         f"here{AS_BEFORE}",
     ),
     "names of another number": (
-        _at("param_groups", 0, "param_names", value=["0.weight"]),
+        at("param_groups", 0, "param_names", value=["0.weight"]),
         "'param_names' of param group 0 in the state must be 4 names, got ('0.weight',).",
     ),
     "a newer version": (
-        _at(*HEAD, "version", value=VERSION + 1),
+        at(*HEAD, "version", value=VERSION + 1),
         "the state has format version 3, this camhd reads 1 and 2; load it with the version of camhd that wrote it.",
     ),
     "no version": (
-        _at(*HEAD, "version"),
+        at(*HEAD, "version"),
         "the state has format version None, this camhd reads 1 and 2; load it with the version of camhd that wrote it.",
     ),
     "a header of another type": (
-        _at(*HEAD, value=7),
+        at(*HEAD, value=7),
         "the state's 'camhd' header must be a dict, got 7; it was changed by hand.",
     ),
-    "a header cut off": (_at(*HEAD, "last_moves"), f"the state's 'camhd' header has no 'last_moves'{NOT_WHOLE}"),
+    "a header cut off": (at(*HEAD, "last_moves"), f"the state's 'camhd' header has no 'last_moves'{NOT_WHOLE}"),
     "a negative step": (
-        _at(*HEAD, "step", value=-1),
+        at(*HEAD, "step", value=-1),
         "'step' of the state must be a whole number of 0 or more, got -1.",
     ),
     "a step that is text": (
-        _at(*HEAD, "step", value="4"),
+        at(*HEAD, "step", value="4"),
         "'step' of the state must be a whole number of 0 or more, got '4'.",
     ),
     "skipped that is no count": (
-        _at(*HEAD, "skipped", value=0.5),
+        at(*HEAD, "skipped", value=0.5),
         "'skipped' of the state must be a whole number of 0 or more, got 0.5.",
     ),
     "moves of more groups": (
-        _at(*HEAD, "last_moves", value=[[1.0, 1.0], [1.0, 1.0]]),
+        at(*HEAD, "last_moves", value=[[1.0, 1.0], [1.0, 1.0]]),
         "'last_moves' of the state must be two finite numbers for each of the 1 param groups, got "
         "([1.0, 1.0], [1.0, 1.0]).",
     ),
     "a move that is not finite": (
-        _at(*HEAD, "last_moves", value=[[NAN, 1.0]]),
+        at(*HEAD, "last_moves", value=[[NAN, 1.0]]),
         "'last_moves' of the state must be two finite numbers for each of the 1 param groups, got ([nan, 1.0],).",
     ),
     "sharing of another number": (
-        _at(*HEAD, "shared", "layer", value=[0]),
+        at(*HEAD, "shared", "layer", value=[0]),
         "'shared' of the state must say for each of the 4 parameters with whom it shares its rate of the level "
         "'layer', got (0,).",
     ),
@@ -190,56 +174,56 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
         "the state's combination has ['logits'], this optimizer's ['weights']; build it with the same 'combine'.",
     ),
     "weights of another number": (
-        _at(*HEAD, "weights", "weights", value=[1.0]),
+        at(*HEAD, "weights", "weights", value=[1.0]),
         "the state's combination has 'weights' of shape (1,), this optimizer's is (2,); build it with the same levels, "
         "layers and 'combine'.",
     ),
     "weights that are text": (
-        _at(*HEAD, "weights", "weights", value=["a", "b"]),
+        at(*HEAD, "weights", "weights", value=["a", "b"]),
         "'weights' in 'weights' of the state must be lists of numbers, got ('a', 'b').",
     ),
     "weights off the simplex": (
-        _at(*HEAD, "weights", "weights", value=[0.7, 0.7]),
+        at(*HEAD, "weights", "weights", value=[0.7, 0.7]),
         f"'weights' of the state must be weights of 0 or more that sum to 1, got {{'weights': [0.7, 0.7]}}{DAMAGED}",
     ),
     "negative weights": (
-        _at(*HEAD, "last_weights", "weights", value=[1.5, -0.5]),
+        at(*HEAD, "last_weights", "weights", value=[1.5, -0.5]),
         f"'last_weights' of the state must be weights of 0 or more that sum to 1, got {{'weights': [1.5, -0.5]}}"
         f"{DAMAGED}",
     ),
     "weights that are not finite": (
-        _at(*HEAD, "weights", "weights", value=[NAN, 0.5]),
+        at(*HEAD, "weights", "weights", value=[NAN, 0.5]),
         f"'weights' of the state must be finite, got {{'weights': [nan, 0.5]}}{DAMAGED}",
     ),
     "no rate": (
-        _at("state", 0, "rate.layer"),
+        at("state", 0, "rate.layer"),
         f"the state of parameter '0.weight' must have 'rate.layer' of shape (1,), found None{ANOTHER}",
     ),
     "a rate of another shape": (
-        _at("state", 0, "rate.layer", value=torch.ones(3)),
+        at("state", 0, "rate.layer", value=torch.ones(3)),
         "the state of parameter '0.weight' must have 'rate.layer' of shape (1,), found a float32 tensor of shape "
         f"(3,){ANOTHER}",
     ),
     "a rate of whole numbers": (
-        _at("state", 0, "rate.layer", value=torch.ones(1, dtype=torch.int64)),
+        at("state", 0, "rate.layer", value=torch.ones(1, dtype=torch.int64)),
         "the state of parameter '0.weight' must have 'rate.layer' of shape (1,), found a int64 tensor of shape "
         f"(1,){ANOTHER}",
     ),
     "a rate of NaN": (
-        _at("state", 3, "rate.global", value=torch.tensor([NAN])),
+        at("state", 3, "rate.global", value=torch.tensor([NAN])),
         f"'rate.global' of parameter '2.bias' in the state must be finite and 0 or more, found nan{DAMAGED}",
     ),
     "a negative rate": (
-        _at("state", 3, "rate.global", value=torch.tensor([-0.5])),
+        at("state", 3, "rate.global", value=torch.tensor([-0.5])),
         f"'rate.global' of parameter '2.bias' in the state must be finite and 0 or more, found -0.5{DAMAGED}",
     ),
     "copies of a rate that differ": (
-        _at("state", 3, "rate.global", value=torch.tensor([0.5])),
+        at("state", 3, "rate.global", value=torch.tensor([0.5])),
         "'rate.global' of parameter '2.bias' in the state is not the rate of the other parameters that share it "
         f"here{AS_BEFORE}",
     ),
     "a rate too many": (
-        _at("state", 1, "rate.unit", value=torch.ones(2)),
+        at("state", 1, "rate.unit", value=torch.ones(2)),
         "the state of parameter '0.bias' has 'rate.unit', which this optimizer has no use for; it was saved with other "
         "levels or another hyper rule.",
     ),
@@ -248,62 +232,62 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
         "the state of parameter '0.weight' has 'trace', for which Adam has no use; it was saved by another optimizer.",
     ),
     "no note of moving": (
-        _at("state", 1, "moved"),
+        at("state", 1, "moved"),
         f"the state of parameter '0.bias' must have 'moved', True or False, found None{NOT_WHOLE}",
     ),
-    "no moment": (_at("state", 1, "exp_avg_sq"), f"the state of parameter '0.bias' has no 'exp_avg_sq'{NOT_WHOLE}"),
+    "no moment": (at("state", 1, "exp_avg_sq"), f"the state of parameter '0.bias' has no 'exp_avg_sq'{NOT_WHOLE}"),
     "a moment of another shape": (
-        _at("state", 1, "exp_avg", value=torch.zeros(7)),
+        at("state", 1, "exp_avg", value=torch.zeros(7)),
         "'exp_avg' of parameter '0.bias' has shape (7,) in the state, but the parameter has (2,); it was saved from "
         "another model.",
     ),
     "a moment that is a list": (
-        _at("state", 1, "exp_avg", value=[0.0, 0.0]),
+        at("state", 1, "exp_avg", value=[0.0, 0.0]),
         "'exp_avg' of parameter '0.bias' in the state must be a real tensor, got (0.0, 0.0).",
     ),
     "a negative count": (
-        _at("state", 1, "step", value=torch.tensor(-2.0)),
+        at("state", 1, "step", value=torch.tensor(-2.0)),
         "'step' of parameter '0.bias' in the state must be 0 or more, got a float32 tensor of shape ().",
     ),
     "an entry too many": (
-        _at("state", 1, "fisher", value=torch.zeros(2)),
+        at("state", 1, "fisher", value=torch.zeros(2)),
         "the state of parameter '0.bias' has 'fisher', for which Adam has no use; it was saved by another optimizer.",
     ),
     "a parameter too many": (
-        _at("state", 9, value={}),
+        at("state", 9, value={}),
         "the state has entries for 9, which is none of its parameters; it was changed by hand.",
     ),
     "a parameter's state of another type": (
-        _at("state", 2, value=3.0),
+        at("state", 2, value=3.0),
         "the state of parameter '2.weight' must be a dict, got 3.0.",
     ),
     "a parameter without state": (
-        _at("state", 2),
+        at("state", 2),
         f"the state of parameter '2.weight' must have 'moved', True or False, found None{NOT_WHOLE}",
     ),
     "a number twice": (
-        _at("param_groups", 0, "params", value=[0, 1, 1, 2]),
+        at("param_groups", 0, "params", value=[0, 1, 1, 2]),
         "'params' in the state must be a different number for each, got (0, 1, 1, 2).",
     ),
     "no numbers": (
-        _at("param_groups", 0, "params"),
+        at("param_groups", 0, "params"),
         "param group 0 of the state must have 'params', a list, got None.",
     ),
-    "an option missing": (_at("param_groups", 0, "betas"), f"param group 0 of the state has no 'betas'{NOT_WHOLE}"),
+    "an option missing": (at("param_groups", 0, "betas"), f"param group 0 of the state has no 'betas'{NOT_WHOLE}"),
     "an lr of NaN": (
-        _at("param_groups", 0, "lr", value=NAN),
+        at("param_groups", 0, "lr", value=NAN),
         "param group 0 of the state cannot be used: Invalid learning rate: nan; 'lr' must be 0 or more and finite.",
     ),
     "betas that are text": (
-        _at("param_groups", 0, "betas", value="fast"),
+        at("param_groups", 0, "betas", value="fast"),
         "param group 0 of the state cannot be used: 'betas' must be two numbers, got 'fast'.",
     ),
     "a first lr of infinity": (
-        _at("param_groups", 0, "lr0", value=INF),
+        at("param_groups", 0, "lr0", value=INF),
         "'lr0' of param group 0 in the state must be 0 or more and finite, got inf.",
     ),
     "a last move without options": (
-        _at("param_groups", 0, "last_move", value={"eps": 1.0}),
+        at("param_groups", 0, "last_move", value={"eps": 1.0}),
         "'last_move' of param group 0 in the state must be None or have betas, eps, amsgrad, weight_decay, "
         "decoupled_weight_decay, got {'eps': 1.0}.",
     ),

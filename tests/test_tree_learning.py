@@ -191,7 +191,7 @@ class Counting(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "damp": damp, "count": 0})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:  # type: ignore[override] # it gives no loss
         for group in self.param_groups:
             group["count"] += 1
             for p in group["params"]:

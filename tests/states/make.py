@@ -15,8 +15,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "src")]
 
 import camhd  # noqa: E402 - after the path is set
-from camhd.tree.checkpoint import VERSION  # noqa: E402
-from state_cases import CASES, FIRST, model, train  # noqa: E402
+from camhd.tree.checkpoint import VERSION  # noqa: E402 - after the path is set
+from state_cases import CASES, FIRST, model, train  # noqa: E402 - after the path is set
 
 
 def main() -> None:

@@ -20,17 +20,17 @@ OPTIONS = 14
 MIN_LR, MAX_LR, COMBINE_LR = 0, 1, 2  # in `settings`
 NOTHING_BEHIND, LEARNED_WELL, NOT_FINITE, NOT_RUN = 0, 1, 2, 3  # outcomes; the last one until there is another
 
-_WHOLE, _REAL, _BYTE = np.zeros(0, np.int64), np.zeros(0, np.float64), np.zeros(0, np.uint8)
-_STEP = np.zeros(0, np.float32)
+WHOLE, REAL, BYTE = np.zeros(0, np.int64), np.zeros(0, np.float64), np.zeros(0, np.uint8)
+STEP = np.zeros(0, np.float32)
 
 
 @kernel
-def _numbers(block, place, n, like):
+def numbers(block, place, n, like):
     return carray(pointer(block[place], like), n)
 
 
 @kernel
-def _table(block, place, rows, columns, like):
+def table(block, place, rows, columns, like):
     return carray(pointer(block[place], like), (rows, columns))
 
 
@@ -80,26 +80,26 @@ def _learn(block, like):
     slots, cells = block[at.SLOT_COUNT], block[at.CELL_COUNT]
     groups, levels = block[at.GROUP_COUNT], block[at.LEVEL_COUNT]
     places, moved = (
-        _table(block, at.PLACES, slots, tables.PLACE_COLUMNS, _WHOLE),
-        _numbers(block, at.MOVED, slots, _BYTE),
+        table(block, at.PLACES, slots, tables.PLACE_COLUMNS, WHOLE),
+        numbers(block, at.MOVED, slots, BYTE),
     )
-    now, settings = _table(block, at.NOW, groups, OPTIONS, _REAL), _numbers(block, at.SETTINGS, 3, _REAL)
+    now, settings = table(block, at.NOW, groups, OPTIONS, REAL), numbers(block, at.SETTINGS, 3, REAL)
     count, combine, cosine, leaf = block[at.RATE_COUNT], block[at.COMBINE], block[at.COSINE] != 0, block[at.LEAF] != 0
-    weights = _numbers(block, at.WEIGHTS, levels + leaf, like)
-    last_weights = _numbers(block, at.LAST_WEIGHTS, levels + leaf, like)
-    rates = _numbers(block, at.RATES, count, like)
-    form, base = _table(block, at.FORM, levels, slots, _WHOLE), _table(block, at.BASE, levels, slots, _WHOLE)
-    index, slope = _table(block, at.INDEX, levels, cells, _WHOLE), _numbers(block, at.SLOPE, levels + leaf, _REAL)
+    weights = numbers(block, at.WEIGHTS, levels + leaf, like)
+    last_weights = numbers(block, at.LAST_WEIGHTS, levels + leaf, like)
+    rates = numbers(block, at.RATES, count, like)
+    form, base = table(block, at.FORM, levels, slots, WHOLE), table(block, at.BASE, levels, slots, WHOLE)
+    index, slope = table(block, at.INDEX, levels, cells, WHOLE), numbers(block, at.SLOPE, levels + leaf, REAL)
     gamma, old_weights = tree.gammas(weights, combine), weights.copy()
     block[at.OUTCOME] = NOTHING_BEHIND
     if block[at.LOOKS_BACK] != 0:
-        sums, of_cells = _table(block, at.SUMS, 3, block[at.ROW_COUNT], _REAL), _table(block, at.CELLS, 3, cells, _REAL)
-        work = _table(block, at.WORK, 4, count, _REAL)
+        sums, of_cells = table(block, at.SUMS, 3, block[at.ROW_COUNT], REAL), table(block, at.CELLS, 3, cells, REAL)
+        work = table(block, at.WORK, 4, count, REAL)
         tree.gather(places, moved, sums, of_cells, cells, cosine)
         finite = tree.learn(
-            places, of_cells, form, base, index, rates, _numbers(block, at.SCALES, count, _REAL),
-            _table(block, at.LAST, groups, OPTIONS, _REAL), LEARNED, _table(block, at.BETA, levels, groups, _REAL),
-            gamma, cosine, settings, _numbers(block, at.CAPS, count, _REAL), slope, work,
+            places, of_cells, form, base, index, rates, numbers(block, at.SCALES, count, REAL),
+            table(block, at.LAST, groups, OPTIONS, REAL), LEARNED, table(block, at.BETA, levels, groups, REAL),
+            gamma, cosine, settings, numbers(block, at.CAPS, count, REAL), slope, work,
         )  # fmt: skip
         if combine != tree.FIXED and settings[COMBINE_LR] > 0 and not leaf:
             candidate = tree.new_weights(weights, slope, settings[COMBINE_LR], combine)
@@ -110,9 +110,9 @@ def _learn(block, like):
             rates[:] = work[3]
         block[at.OUTCOME] = LEARNED_WELL if finite else NOT_FINITE
     if block[at.OUTCOME] != LEARNED_WELL:
-        _table(block, at.CONSTANTS, slots, k.CONSTANTS, like)[:, k.LEARNS] = 0.0  # no scalar's own rate moves either
+        table(block, at.CONSTANTS, slots, k.CONSTANTS, like)[:, k.LEARNS] = 0.0  # no scalar's own rate moves either
     last_weights[:] = old_weights
-    kappa = _table(block, at.KAPPA, 2, cells, _REAL)
+    kappa = table(block, at.KAPPA, 2, cells, REAL)
     tree.spread(places, form, base, index, rates, gamma, now, LEARNED, GIVEN, kappa)
 
 
@@ -120,33 +120,33 @@ def _learn(block, like):
 def _finish(block, items, places, moved, settings, like):
     """γ learns after the second pass, which is where the scalars' own rates say their part of ∂f/∂γ."""
     count, combine = block[at.LEVEL_COUNT] + 1, block[at.COMBINE]
-    slopes, slope = _numbers(block, at.SLOPES, len(items), _REAL), _numbers(block, at.SLOPE, count, _REAL)
+    slopes, slope = numbers(block, at.SLOPES, len(items), REAL), numbers(block, at.SLOPE, count, REAL)
     for item in range(len(items)):
         slot = items[item, tables.SLOT]
         if places[slot, tables.ACTIVE] != 0 and moved[slot] != 0:
             slope[-1] += slopes[item]
     if combine != tree.FIXED and settings[COMBINE_LR] > 0:
-        weights = _numbers(block, at.WEIGHTS, count, like)
+        weights = numbers(block, at.WEIGHTS, count, like)
         candidate = tree.new_weights(weights, slope, settings[COMBINE_LR], combine)
         if np.isfinite(candidate).all():
             weights[:] = candidate
 
 
 @kernel
-def _open(block, control, like):
+def open_step(block, control, like):
     """Thread 0 makes everything ready for the first pass and lets it begin."""
     # What was κ is the last one's now.
     block[at.KAPPA], block[at.LAST_KAPPA] = block[at.LAST_KAPPA], block[at.KAPPA]
     slots, groups, gamma_leaf = block[at.SLOT_COUNT], block[at.GROUP_COUNT], 0.0
     if block[at.LEAF] != 0:
-        weights = _numbers(block, at.WEIGHTS, block[at.LEVEL_COUNT] + 1, like)
+        weights = numbers(block, at.WEIGHTS, block[at.LEVEL_COUNT] + 1, like)
         gamma_leaf = tree.gammas(weights, block[at.COMBINE])[-1]
     _prepare(
-        block[at.KIND], block[at.COSINE], gamma_leaf, _table(block, at.CONSTANTS, slots, k.CONSTANTS, like),
-        _numbers(block, at.STEPS, slots, _STEP), _table(block, at.PLACES, slots, tables.PLACE_COLUMNS, _WHOLE),
-        _numbers(block, at.MOVED, slots, _BYTE), _numbers(block, at.FIRST, slots, _BYTE),
-        _table(block, at.NOW, groups, OPTIONS, _REAL), _table(block, at.LAST, groups, OPTIONS, _REAL),
-        _numbers(block, at.SETTINGS, 3, _REAL),
+        block[at.KIND], block[at.COSINE], gamma_leaf, table(block, at.CONSTANTS, slots, k.CONSTANTS, like),
+        numbers(block, at.STEPS, slots, STEP), table(block, at.PLACES, slots, tables.PLACE_COLUMNS, WHOLE),
+        numbers(block, at.MOVED, slots, BYTE), numbers(block, at.FIRST, slots, BYTE),
+        table(block, at.NOW, groups, OPTIONS, REAL), table(block, at.LAST, groups, OPTIONS, REAL),
+        numbers(block, at.SETTINGS, 3, REAL),
     )  # fmt: skip
     passes.start(control, passes.OBSERVING, block[at.THREADS])
 
@@ -156,10 +156,10 @@ def _close(block, items, places, moved, like):
     """Thread 0 sees that all parameters have moved, and notes what the next step looks back on."""
     groups = block[at.GROUP_COUNT]
     if block[at.LEAF] != 0 and block[at.OUTCOME] == LEARNED_WELL:
-        _finish(block, items, places, moved, _numbers(block, at.SETTINGS, 3, _REAL), like)
+        _finish(block, items, places, moved, numbers(block, at.SETTINGS, 3, REAL), like)
     for slot in range(len(places)):
         moved[slot] = places[slot, tables.ACTIVE] != 0
-    _table(block, at.LAST, groups, OPTIONS, _REAL)[:] = _table(block, at.NOW, groups, OPTIONS, _REAL)
+    table(block, at.LAST, groups, OPTIONS, REAL)[:] = table(block, at.NOW, groups, OPTIONS, REAL)
 
 
 @kernel
@@ -169,19 +169,19 @@ def work(block, me, like):
         block[at.KIND], block[at.LEAF] != 0, block[at.THREADS], block[at.DO], block[at.CHUNK]
     )  # fmt: skip
     slots, cells, pause = block[at.SLOT_COUNT], block[at.CELL_COUNT], block[at.PAUSE]
-    control = _numbers(block, at.CONTROL, passes.COUNTERS + 2 * passes.LINE * threads, _WHOLE)
-    ranges = _numbers(block, at.RANGES, threads + 1, _WHOLE)
-    items = _table(block, at.ITEMS, block[at.ITEM_COUNT], tables.ITEM_COLUMNS, _WHOLE)
-    places = _table(block, at.PLACES, slots, tables.PLACE_COLUMNS, _WHOLE)
-    constants = _table(block, at.CONSTANTS, slots, k.CONSTANTS, like)
+    control = numbers(block, at.CONTROL, passes.COUNTERS + 2 * passes.LINE * threads, WHOLE)
+    ranges = numbers(block, at.RANGES, threads + 1, WHOLE)
+    items = table(block, at.ITEMS, block[at.ITEM_COUNT], tables.ITEM_COLUMNS, WHOLE)
+    places = table(block, at.PLACES, slots, tables.PLACE_COLUMNS, WHOLE)
+    constants = table(block, at.CONSTANTS, slots, k.CONSTANTS, like)
     if do & at.OBSERVE:
         if me == 0:
-            _open(block, control, like)
+            open_step(block, control, like)
         passes.wait(control, passes.PHASE, passes.OBSERVING, pause)
         norms = block[at.COSINE] != 0 or block[at.LEARNS_HERE] == 0
         passes.observe(
             me, threads, chunk, kind, leaf, norms, control, ranges, items, places, constants,
-            _table(block, at.LAST_KAPPA, 2, cells, _REAL), _table(block, at.SUMS, 3, block[at.ROW_COUNT], _REAL), like,
+            table(block, at.LAST_KAPPA, 2, cells, REAL), table(block, at.SUMS, 3, block[at.ROW_COUNT], REAL), like,
         )  # fmt: skip
     if me == 0 and do & at.LEARN:
         passes.wait(control, passes.DONE, len(items), pause)
@@ -192,10 +192,10 @@ def work(block, me, like):
         passes.wait(control, passes.PHASE, passes.MOVING, pause)
         passes.move(
             me, threads, chunk, kind, leaf, control, ranges, items, places, constants,
-            _table(block, at.KAPPA, 2, cells, _REAL), _table(block, at.LAST_KAPPA, 2, cells, _REAL),
-            _numbers(block, at.SLOPES, len(items), _REAL), like,
+            table(block, at.KAPPA, 2, cells, REAL), table(block, at.LAST_KAPPA, 2, cells, REAL),
+            numbers(block, at.SLOPES, len(items), REAL), like,
         )  # fmt: skip
     if me == 0:
         passes.wait(control, passes.DONE_2 if do & at.MOVE else passes.DONE, len(items), pause)
         if do & at.MOVE:
-            _close(block, items, places, _numbers(block, at.MOVED, slots, _BYTE), like)
+            _close(block, items, places, numbers(block, at.MOVED, slots, BYTE), like)

@@ -23,10 +23,9 @@ from numba.core.registry import cpu_target
 
 from . import block as at
 from . import core, passes, trace_core
-from .jit import FINGERPRINT, fetch_add, number_from, pointer
+from .jit import FINGERPRINT, fetch_add, kernel, number_from, pointer
 
 _ENTRY = types.void(types.CPointer(types.int64))
-_WHOLE = np.zeros(0, np.int64)
 
 
 class Entry(NamedTuple):
@@ -37,18 +36,23 @@ class Entry(NamedTuple):
     kept: Any  # what must not be collected
 
 
+@kernel
+def _which(block):
+    """The number of the thread that comes in."""
+    if block[at.WHO] == at.ONE_OF_A_TEAM:
+        return np.int64(number_from(block[at.THREAD_NUMBER]))
+    if block[at.WHO] == at.HELPER:
+        control = carray(pointer(block[at.CONTROL], core.WHOLE), passes.COUNTERS)
+        return fetch_add(control, passes.HELPERS, 1) + 1
+    return np.int64(0)
+
+
 def _function(real, fingerprint=FINGERPRINT):
     """Numba looks at what a function closes over before it takes machine code from the disk: hence the fingerprint."""
 
     def enter(address):
         block, like, _ = carray(address, at.LENGTH), np.empty(0, real), fingerprint
-        me = np.int64(0)
-        if block[at.WHO] == at.ONE_OF_A_TEAM:
-            me = np.int64(number_from(block[at.THREAD_NUMBER]))
-        elif block[at.WHO] == at.HELPER:
-            control = carray(pointer(block[at.CONTROL], _WHOLE), passes.COUNTERS)
-            me = fetch_add(control, passes.HELPERS, 1) + 1
-        core.work(block, me, like)
+        core.work(block, _which(block), like)
 
     return enter
 
@@ -58,13 +62,7 @@ def _traced_function(real, fingerprint=FINGERPRINT):
 
     def enter(address):
         block, like, _ = carray(address, at.LENGTH), np.empty(0, real), fingerprint
-        me = np.int64(0)
-        if block[at.WHO] == at.ONE_OF_A_TEAM:
-            me = np.int64(number_from(block[at.THREAD_NUMBER]))
-        elif block[at.WHO] == at.HELPER:
-            control = carray(pointer(block[at.CONTROL], _WHOLE), passes.COUNTERS)
-            me = fetch_add(control, passes.HELPERS, 1) + 1
-        trace_core.work(block, me, like)
+        trace_core.work(block, _which(block), like)
 
     return enter
 
@@ -109,6 +107,11 @@ def compile_and_keep(name: str, traced: bool) -> None:
 
 
 _made: dict[Any, Entry] = {}
+
+
+def compiled_here() -> bool:
+    """Whether this process had to compile a step itself, so that its last bits may not be those of every other."""
+    return any(made.kept.cache_hits == 0 for made in _made.values())
 
 
 def entry(dtype: Any, traced: bool = False) -> Entry:

@@ -19,12 +19,12 @@ PIECE = 4096  # scalars of a long run whose products are summed up in their own 
 
 
 @kernel
-def _array(places, slot, column, start, n, like):
+def array_at(places, slot, column, start, n, like):
     return carray(pointer(places[slot, column] + start * like.itemsize, like), n)
 
 
 @kernel
-def _fill(w, at, n, inner, cell, kappa, own, r, leaf):
+def fill(w, at, n, inner, cell, kappa, own, r, leaf):
     """κ of each scalar of a chunk that begins at `at` within its slot."""
     run, first = at // inner, 0
     if inner == 1:
@@ -80,7 +80,7 @@ def _sense(kind, a, b, x, p, w, s, n, c):
 
 
 @kernel
-def _take(kind, e, a, b, x, n, c):
+def take(kind, e, a, b, x, n, c):
     if kind >= t.ADAM:
         k.adam_take(e, a, b, n, c)
         if kind == t.AMSGRAD or kind == t.AMSBOUND:
@@ -99,11 +99,11 @@ def _sense_and_take(kind, e, a, b, x, p, w, s, n, c):
         k.adam_sense_and_take(e, a, b, s, n, c)
     else:
         _sense(kind, a, b, x, p, w, s, n, c)
-        _take(kind, e, a, b, x, n, c)
+        take(kind, e, a, b, x, n, c)
 
 
 @kernel
-def _move(kind, a, b, x, p, w, n, c):
+def move_chunk(kind, a, b, x, p, w, n, c):
     if c[k.DECOUPLED] != c[k.ZERO]:
         k.decay(p, w, n, c)
     if kind == t.ADAM:
@@ -143,7 +143,7 @@ def _observe_run(kind, leaf, g, a, b, p, kappa, n, c):
 
 
 @kernel
-def _move_run(kind, a, b, p, kappa, n, c):
+def move_run(kind, a, b, p, kappa, n, c):
     if kind == t.ADAM:
         if c[k.DECOUPLED] == c[k.ZERO]:
             runs.adam_move(a, b, p, kappa, n, c)
@@ -165,8 +165,8 @@ def _observe_runs(item, kind, leaf, places, c, kappa, sums, e, like):
         rate, out = like.dtype.type(kappa[cell + run]), item[t.OUT] + run - item[t.RUN]
         while at < stop:
             n = min(longest, stop - at)
-            p, g = _array(places, slot, t.P, at, n, like), _array(places, slot, t.G, at, n, like)
-            a, b = _array(places, slot, t.A, at, n, like), _array(places, slot, t.B, at, n, like)
+            p, g = array_at(places, slot, t.P, at, n, like), array_at(places, slot, t.G, at, n, like)
+            a, b = array_at(places, slot, t.A, at, n, like), array_at(places, slot, t.B, at, n, like)
             if turned:
                 k.gradient(g, p, e, n, c)
                 g = e
@@ -184,9 +184,9 @@ def _move_runs(item, kind, places, c, kappa, like):
     inner, cell, n = places[slot, t.INNER], places[slot, t.CELL], item[t.STOP] - item[t.START]
     for run in range(item[t.RUN], item[t.LAST_RUN]):
         at, rate = run * inner + item[t.START], like.dtype.type(kappa[0, cell + run])
-        p = _array(places, slot, t.P, at, n, like)
-        a, b = _array(places, slot, t.A, at, n, like), _array(places, slot, t.B, at, n, like)
-        _move_run(kind, a, b, p, rate, n, c)
+        p = array_at(places, slot, t.P, at, n, like)
+        a, b = array_at(places, slot, t.A, at, n, like), array_at(places, slot, t.B, at, n, like)
+        move_run(kind, a, b, p, rate, n, c)
 
 
 @kernel
@@ -199,9 +199,9 @@ def _learn_and_move_runs(item, places, c, kappa, e, like):
         shared, factor = like.dtype.type(kappa[0, cell + run]), like.dtype.type(kappa[1, cell + run])
         while at < stop:
             n = min(longest, stop - at)
-            p, g = _array(places, slot, t.P, at, n, like), _array(places, slot, t.G, at, n, like)
-            a, b = _array(places, slot, t.A, at, n, like), _array(places, slot, t.B, at, n, like)
-            r = _array(places, slot, t.R, at, n, like)
+            p, g = array_at(places, slot, t.P, at, n, like), array_at(places, slot, t.G, at, n, like)
+            a, b = array_at(places, slot, t.A, at, n, like), array_at(places, slot, t.B, at, n, like)
+            r = array_at(places, slot, t.R, at, n, like)
             if turned:
                 k.gradient(g, p, e, n, c)
                 g = e
@@ -230,11 +230,11 @@ def observe_item(item, chunk, kind, leaf, norms, places, c, kappa, sums, e, s, w
     )
     while at < stop:
         n = min(chunk, stop - at)
-        p, g = _array(places, slot, t.P, at, n, like), _array(places, slot, t.G, at, n, like)
-        a, b = _array(places, slot, t.A, at, n, like), _array(places, slot, t.B, at, n, like)
-        x, r = _array(places, slot, t.X, at, n, like), _array(places, slot, t.R, at, n, like)
+        p, g = array_at(places, slot, t.P, at, n, like), array_at(places, slot, t.G, at, n, like)
+        a, b = array_at(places, slot, t.A, at, n, like), array_at(places, slot, t.B, at, n, like)
+        x, r = array_at(places, slot, t.X, at, n, like), array_at(places, slot, t.R, at, n, like)
         if needs_kappa:
-            _fill(w, at, n, inner, cell, kappa[0], kappa[1], r, leaf)
+            fill(w, at, n, inner, cell, kappa[0], kappa[1], r, leaf)
         if turned:
             k.gradient(g, p, e, n, c)
             g = e
@@ -282,19 +282,19 @@ def move_item(item, chunk, kind, leaf, places, c, kappa, last_kappa, e, s, w, li
         w[: min(chunk, stop - at)] = kappa[0, cell + item[t.RUN]]
     while at < stop:
         n = min(chunk, stop - at)
-        p, g = _array(places, slot, t.P, at, n, like), _array(places, slot, t.G, at, n, like)
-        a, b = _array(places, slot, t.A, at, n, like), _array(places, slot, t.B, at, n, like)
-        x, r = _array(places, slot, t.X, at, n, like), _array(places, slot, t.R, at, n, like)
+        p, g = array_at(places, slot, t.P, at, n, like), array_at(places, slot, t.G, at, n, like)
+        a, b = array_at(places, slot, t.A, at, n, like), array_at(places, slot, t.B, at, n, like)
+        x, r = array_at(places, slot, t.X, at, n, like), array_at(places, slot, t.R, at, n, like)
         if leaf:
             if needs_kappa:
-                _fill(w, at, n, inner, cell, last_kappa[0], last_kappa[1], r, leaf)
+                fill(w, at, n, inner, cell, last_kappa[0], last_kappa[1], r, leaf)
             if turned:
                 k.gradient(g, p, e, n, c)
                 g = e
             _sense_and_take(kind, g, a, b, x, p, w, s, n, c)
             slope += _own_rates(g, s, r, w, at, n, inner, cell, kappa, c)
         elif not one_rate:
-            _fill(w, at, n, inner, cell, kappa[0], kappa[1], r, leaf)
-        _move(kind, a, b, x, p, w, n, c)
+            fill(w, at, n, inner, cell, kappa[0], kappa[1], r, leaf)
+        move_chunk(kind, a, b, x, p, w, n, c)
         at += n
     return slope

@@ -8,13 +8,7 @@ from . import block as at
 from . import core, horizon, passes, tables
 from . import kernels as k
 from . import learning as tree
-from .core import _BYTE as BYTE
-from .core import _REAL as REAL
-from .core import _WHOLE as WHOLE
-from .core import GIVEN, LEARNED, OPTIONS
-from .core import _numbers as numbers
-from .core import _open as open_step
-from .core import _table as table
+from .core import BYTE, GIVEN, LEARNED, OPTIONS, REAL, WHOLE, numbers, open_step, table
 from .jit import fetch_add, kernel
 from .trace_items import move_item, take_item
 

@@ -10,11 +10,7 @@ from __future__ import annotations
 from . import kernels as k
 from . import tables as t
 from . import trace_loops as loops
-from .items import LONG, PIECE
-from .items import _array as array_at
-from .items import _fill as fill
-from .items import _move as move_chunk
-from .items import _move_run as move_run
+from .items import LONG, PIECE, array_at, fill, move_chunk, move_run, take
 from .jit import kernel
 
 DOT, GRAD, TRACE, LENGTH = 0, 1, 2, 3  # rows of the sums: g·D, g², D², d²
@@ -22,11 +18,9 @@ DOT, GRAD, TRACE, LENGTH = 0, 1, 2, 3  # rows of the sums: g·D, g², D², d²
 
 @kernel
 def _take(kind, e, a, b, x, n, c):
-    """The gradient into the rule's state."""
+    """The gradient into the rule's state, in which SGD and Nesterov keep no direction here."""
     if kind >= t.ADAM:
-        k.adam_take(e, a, b, n, c)
-        if kind == t.AMSGRAD or kind == t.AMSBOUND:
-            k.running_maximum(b, x, n)
+        take(kind, e, a, b, x, n, c)
     elif kind != t.SGD:
         k.momentum_take(e, a, n, c)
 

@@ -202,11 +202,6 @@ def _elsewhere(kept: Kept) -> list[str]:
 
 
 def compiled_here() -> bool:
-    """Whether this process has compiled kernels itself, and not taken them from the disk.
-
-    A helper of a kernel that was compiled just now may be another copy than the one on the disk, and sum up in
-    another order.
-    """
-    modules = [module for name, module in sys.modules.items() if name.startswith("camhd.backends.fused.")]
-    kernels = [one for module in modules for one in vars(module).values() if hasattr(one, "stats")]
-    return any(sum(kernel.stats.cache_misses.values()) for kernel in kernels)
+    """Whether this process has compiled a step itself, which it does only where another process could not."""
+    entries = sys.modules.get("camhd.backends.fused.entries")  # not imported: Numba need not be there
+    return entries is not None and bool(entries.compiled_here())
