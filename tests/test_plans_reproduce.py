@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -137,33 +135,43 @@ def test_records_of_two_copies_of_the_data_are_not_mixed(made, tmp_path):
         plans.rebuild("ffnn", tmp_path, tmp_path / "out", "smoke")
 
 
+SENDS_ITSELF_CTRL_C = """
+import os, runpy, signal, sys
+from camhd.lab.records.write import InFolder
+
+paths, append = set(), InFolder.append
+def noted(record, line):
+    append(record, line)
+    if record.path not in paths and len(paths) == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+    paths.add(record.path)
+
+InFolder.append = noted
+sys.argv[0] = "camhd"
+runpy.run_module("camhd", run_name="__main__")
+"""
+
+
 @pytest.mark.slow
 def test_an_interrupted_plan_goes_on_and_its_records_are_those_of_an_unbroken_one(tmp_path):
-    """Ctrl-C while a run is under way; what was done is not done again."""
-    command = [sys.executable, "-m", "camhd", "reproduce", "robustness", "--only", "Adam-HD", "--no-figures"]
-    environment = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [*command, "--folder", str(tmp_path / "broken")],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+    """Ctrl-C at the first line of the second run; what was done is not done again."""
+    arguments = ["reproduce", "robustness", "--only", "Adam-HD", "--no-figures", "--folder", tmp_path / "broken"]
+    stopped = subprocess.run(
+        [sys.executable, "-c", SENDS_ITSELF_CTRL_C, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
         text=True,
-        preexec_fn=lambda: os.nice(19),  # so that on a busy machine it does not end before we have looked
+        timeout=600,
     )
-    while not list((tmp_path / "broken").glob("*/result.json")):
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "Stopped. To go on:" in said
-    assert re.search(r"camhd reproduce --only Adam-HD --folder \S+ --no-figures robustness", said)
+    assert stopped.returncode == 130, stopped.stderr
+    assert "Stopped. To go on:" in stopped.stderr
+    assert re.search(r"camhd reproduce --only Adam-HD --folder \S+ --no-figures robustness", stopped.stderr)
     done = len(list((tmp_path / "broken").glob("*/result.json")))
     for folder in ("broken", "whole"):
         result = call("robustness", "--only", "Adam-HD", "--no-figures", "--folder", tmp_path / folder)
         assert result.exit_code == 0, result.output
     broken, whole = (sorted(records.find(tmp_path / name)) for name in ("broken", "whole"))
-    assert done < len(whole) == 12
+    assert 0 < done < len(whole) == 12
     assert [path.name for path in broken] == [path.name for path in whole]
     for one, other in zip(broken, whole, strict=True):
         assert untimed(one) == untimed(other)

@@ -8,7 +8,8 @@ import threading
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import perf_counter
+from queue import Empty, SimpleQueue
+from time import monotonic, perf_counter, sleep
 from types import TracebackType
 
 from ..records import RunConfig
@@ -47,8 +48,9 @@ class Board:
 
     def __init__(self, at: Place, planned: Mapping[str, Planned], session: str, watcher: Watcher) -> None:
         self._at, self._planned, self._session, self._watcher = at, planned, session, watcher
-        self.stop = threading.Event()  # somebody wants it to stop
-        self._over = threading.Event()
+        self.stopping = False  # somebody wants it to stop
+        self._over = False
+        self._calls: SimpleQueue[None] = SimpleQueue()  # an Event may not be set by what a signal calls
         self._lock = threading.Lock()
         self._began = perf_counter()
         self._told = False
@@ -74,14 +76,28 @@ class Board:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._over = True
+        self._calls.put(None)
         self._thread.join()
         self.look()
         if self._told:
             self._at.remove(stop_name(self._session))
 
+    def stop(self) -> None:
+        """Ask all who work on these runs to stop; a signal may call this at any moment."""
+        self.stopping = True
+        self._calls.put(None)
+
+    def rest(self) -> None:
+        """Wait until it is time for another look, or until somebody wants it to stop."""
+        until = monotonic() + self._at.look_every
+        while not self.stopping and monotonic() < until:
+            sleep(0.05)
+
     def _run(self) -> None:
-        while not self._over.wait(0.5 if self.stop.is_set() else self._at.look_every):
+        while not self._over:
+            with contextlib.suppress(Empty):
+                self._calls.get(timeout=0.5 if self._told else self._at.look_every)
             try:
                 self.look()
             except Exception:  # the place may be out of reach for a while, and the runs go on
@@ -90,7 +106,7 @@ class Board:
     def look(self) -> None:
         """See what has ended, and who is under way."""
         with self._lock:
-            if self.stop.is_set() and not self._told:
+            if self.stopping and not self._told:
                 self._at.put(stop_name(self._session), "")
                 self._told = True
             done = self._at.finished(self.left)

@@ -114,11 +114,11 @@ def run(
     session = secrets.token_hex(6)
     with Board(at, planned, session, watcher or Watcher()) as board:
         if board.left:
-            with chosen.connected() as pool, _signals(board.stop.set):
+            with chosen.connected() as pool, _signals(board.stop):
                 tasks = _tasks(plan, planned, chosen, at.where, session, retries, checkpoint_minutes)
                 _Rounds(board, at, pool, tasks, watcher or Watcher()).carry_out()
     _tidy(at, {key: planned[key] for key in board.done})
-    if board.stop.is_set():
+    if board.stopping:
         raise KeyboardInterrupt
     failed = [Failure(one.item, at.failure(key)) for key, one in planned.items() if key in board.failed]
     return Outcome(at, [key for key in planned if key in board.done], failed)
@@ -186,7 +186,7 @@ class _Rounds:
         self._idle = 0
 
     def carry_out(self) -> None:
-        while not self._board.stop.is_set():
+        while not self._board.stopping:
             self._board.look()
             if not self._board.left:
                 return
@@ -194,7 +194,7 @@ class _Rounds:
             together = [task for task in ready if self._breaks[task.config.id] <= task.retries]
             got_on = self._send(together or ready[:1], alone=not together) if ready else False
             if not got_on:  # all is in other hands
-                self._board.stop.wait(self._at.look_every)
+                self._board.rest()
 
     def _ready(self) -> list[Task]:
         """What nobody works on; with the generation of a dead owner's claim, where there is one."""
@@ -229,7 +229,7 @@ class _Rounds:
         self._idle = 0
         stopped = [report.run for report in reports if report.how == "stopped"]
         self._breaks.update(stopped)
-        if alone and stopped and not self._board.stop.is_set():
+        if alone and stopped and not self._board.stopping:
             self._give_up(tasks[0], "it was asked to end (SIGTERM), or the run called sys.exit()")
         return any(report.how != "busy" for report in reports)
 
