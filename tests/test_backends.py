@@ -157,7 +157,7 @@ def test_parameters_that_leave_the_cpu_in_mid_training_leave_the_kernels():
         p.grad = torch.empty_like(p)
     fused = opt.backend._fused
     assert fused is not None
-    assert fused._look_up() is None
+    assert fused.memory.look_up() is None
 
 
 @pytest.mark.parametrize("chain", ["two", "three", "horizon", "horizon-deep"])

@@ -12,7 +12,8 @@ from torch import Tensor
 from ...rules import TRACE, Rule
 from ...tree import Ahead, GroupRates, RateTree, Signal
 from . import horizon
-from .step import NAMES, Fused, Groups
+from .kinds import NAMES, Groups
+from .step import Fused
 from .trace_plan import TracedPlan
 
 _version = attrgetter("_version")
@@ -54,7 +55,7 @@ class Traced(Fused):
 
     def _note_moves(self) -> None:
         super()._note_moves()
-        self.left = list(map(_version, self.params)), self.addresses
+        self.left = list(map(_version, self.params)), self.memory.addresses
 
     def _let_the_tree_learn(self, rates: Sequence[GroupRates], moved: frozenset[int], restarts: bool) -> None:
         """The sums to the tree and its κ back: for combinations and hyper rules that the kernels do not know."""
@@ -62,7 +63,7 @@ class Traced(Fused):
         horizon.gather(plan.places, plan.sums, plan.sizes, plan.cell_sums)
         found = torch.from_numpy(plan.cell_sums).to(self.cells.dtype)
         dots, grads, moves, lengths, sizes = (self.cells.by_slot(row) for row in found)
-        for slot in self.actives:
+        for slot in self.memory.actives:
             signal.dots[slot], signal.grads[slot], signal.moves[slot] = dots[slot], grads[slot], moves[slot]
             signal.lengths[slot], signal.sizes[slot] = lengths[slot], sizes[slot]
         self._set_kappa(self.tree.advance(signal, rates, Ahead(self.moves, restarts)))
@@ -72,7 +73,7 @@ class Traced(Fused):
         self._note_last_options(rates)
         for slot, param in enumerate(self.params):
             if slot not in moved:  # a trace that does not count is empty, as in `foreach`
-                for trace in (self.states.get(param, {}).get(TRACE), self.held_tensors[-1][slot]):
+                for trace in (self.states.get(param, {}).get(TRACE), self.memory.held_tensors[-1][slot]):
                     if trace is not None:
                         trace.zero_()
 
