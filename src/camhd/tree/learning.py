@@ -104,7 +104,7 @@ def _learn_together(
         for a, b in zip(shared, own, strict=True)
     ]
     bad = torch.where(notes[0] > 0, torch.nan, notes[0])
-    return _Joined(news, slope, [bad, *(level.hyper for level in theirs), *_tensors(shared)], notes[1])
+    return _Joined(news, slope, [bad, *_tensors(shared)], notes[1])
 
 
 def _tensors(news: Sequence[_New]) -> list[Tensor]:
