@@ -90,7 +90,7 @@ def test_only_those_that_move_are_bounded_and_counted(place: Place) -> None:
             if t == 3:
                 optimizer.add_param_group({"params": named[4:], "lr": 0.5})
             for index, (name, param) in enumerate(named):
-                late = name.startswith("b") and t in (0, 4) or name == "a.bias" and t == 2
+                late = t in {"a.bias": (0,), "b.weight": (4,), "b.bias": (4,)}.get(name, ())
                 param.grad = None if late or (index > 3 and t < 3) else place(name, gradients(t)[name])
             optimizer.step()
         return everything(named, optimizer)
