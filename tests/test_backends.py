@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
+from functools import lru_cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -69,12 +72,17 @@ def tensors(dtype, channels_last=False):
     return made
 
 
+@lru_cache(maxsize=60)
+def noise(t, shapes, dtype):
+    random = torch.Generator().manual_seed(t)
+    return [0.02 * torch.randn(shape, generator=random, dtype=torch.float64).to(dtype) for shape in shapes]
+
+
 def train(named, opt, steps, start=0, skip=()):
     for t in range(start, start + steps):
-        random = torch.Generator().manual_seed(t)
+        drawn = noise(t, tuple(p.shape for _, p in named), named[0][1].dtype)
         for i, (_, p) in enumerate(named):
-            noise = torch.randn(p.shape, generator=random, dtype=torch.float64).to(p)
-            p.grad = None if (t, i) in skip else 0.1 * p.detach() + 0.02 * noise
+            p.grad = None if (t, i) in skip else torch.add(drawn[i], p.detach(), alpha=0.1)
         opt.step()
 
 
@@ -435,7 +443,7 @@ def test_a_fused_step_asks_for_no_memory_after_the_third():
 
 @pytest.mark.slow
 def test_a_full_disk_costs_time_and_nothing_else(tmp_path):
-    """Numba may find a folder and no room in it. Every kernel is compiled, and none can be kept."""
+    """Numba may find a folder and no room in it. Every kernel is compiled (roughly: it is used thrice), none kept."""
     program = """
 import errno, sys, torch
 from numba.core import caching
@@ -455,11 +463,32 @@ for _ in range(3):
 assert "backend fused" in str(opt), opt
 print(float(p.sum()))
 """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    paths = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, **paths, "NUMBA_OPT": "0"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 12
     assert not list(tmp_path.rglob("*.nbc"))
+
+
+def test_of_several_that_need_the_same_kernels_one_compiles_and_the_others_wait(tmp_path, monkeypatch):
+    entries = pytest.importorskip("camhd.backends.fused.entries", exc_type=ImportError)
+    kept, compiled = threading.Event(), []
+
+    def compile_slowly(name, traced):
+        compiled.append((name, traced))
+        time.sleep(0.1)
+        kept.set()
+
+    monkeypatch.setattr(entries, "FunctionCache", lambda function: SimpleNamespace(cache_path=tmp_path / "new"))
+    monkeypatch.setattr(entries, "_is_kept", lambda function: kept.is_set())
+    monkeypatch.setattr(entries, "_compile_elsewhere", compile_slowly)
+    at_once = [threading.Thread(target=entries._see_that_it_is_kept, args=("float32", True)) for _ in range(4)]
+    for thread in at_once:
+        thread.start()
+    for thread in at_once:
+        thread.join()
+    assert compiled == [("float32", True)]
 
 
 def test_kernels_compile_where_no_folder_can_be_written():

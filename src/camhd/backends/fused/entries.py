@@ -25,6 +25,9 @@ from . import block as at
 from . import core, passes, trace_core
 from .jit import FINGERPRINT, fetch_add, kernel, number_from, pointer
 
+if sys.platform != "win32":
+    import fcntl
+
 _ENTRY = types.void(types.CPointer(types.int64))
 
 
@@ -84,6 +87,23 @@ def _is_kept(function):
         return True
 
 
+def _see_that_it_is_kept(name, traced):
+    """Let another process compile what is not on the disk yet; of several that need it, one does, and others wait."""
+    function = _made_of(name, traced)
+    if _is_kept(function):
+        return
+    try:
+        folder = Path(FunctionCache(function).cache_path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "camhd.lock").open("a") as lock:
+            if sys.platform != "win32":
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _is_kept(function):
+                _compile_elsewhere(name, traced)
+    except OSError:  # a full disk, or one without locks: each for itself
+        _compile_elsewhere(name, traced)
+
+
 def _compile_elsewhere(name, traced):
     """Let another Python compile and keep it. If it cannot, this one does, and only the last bits differ."""
     program = sys.executable or ""
@@ -118,9 +138,7 @@ def entry(dtype: Any, traced: bool = False) -> Entry:
     """The entry for parameters of a dtype, compiled when it is first asked for."""
     if (dtype, traced) not in _made:
         name = np.dtype(dtype).name
-        function = _made_of(name, traced)
-        if not _is_kept(function):
-            _compile_elsewhere(name, traced)
-        made = _compiled(function)
+        _see_that_it_is_kept(name, traced)
+        made = _compiled(_made_of(name, traced))
         _made[dtype, traced] = Entry(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(made.address), made.address, made)
     return _made[dtype, traced]

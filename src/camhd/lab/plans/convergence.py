@@ -216,7 +216,7 @@ PLAN = Plan(
     about="Regularised rates and combined rates, gradient descent from any rate, and the regret of AdaBound-CAM-HD.",
     places=("Sec:5.3.3", "thm:1", "Sec:5.3.5", "thm:2"),
     measurements={
-        "smoke": _measurements(descent=1000, online=400, seeds=2),
+        "smoke": _measurements(descent=300, online=200, seeds=2),
         "cpu": _measurements(descent=20_000, online=100_000, seeds=5),
         "paper": _measurements(descent=20_000, online=100_000, seeds=5),
     },

@@ -174,7 +174,7 @@ PLAN = Plan(
         for family in FAMILIES
     ),
     cpu={"": Change(seeds=3, epochs={"": 214})},
-    smoke={"": Change(seeds=1, epochs={"": 4}, batch_size={"": 64}, data={"mnist": "digits"})},
+    smoke={"": Change(seeds=1, epochs={"": 2}, batch_size={"": 64}, data={"mnist": "digits"})},
     silent=(
         "The poster does not say what the loss was measured on. The released code stops at the loss of a single "
         "batch, which is taken here, as are its weight decay (1e-4) and its faults: no bound on the rate, ε before "
