@@ -23,11 +23,11 @@ TESTS = [
     f"tests/test_{name}.py"
     for name in (
         "bad_input", "base_rules", "baselines", "baselines_adabound", "baselines_hd", "checkpoint", "combinations",
-        "contract", "divided_default", "divided_in_threads", "faults", "foreach", "guards", "hypergradient_descent",
-        "hypergradients", "hyper_rules", "kernels_interpreted", "levels", "limits", "long_horizon", "param_groups",
-        "partitions", "rate_logger", "reference", "schedules", "snapshot", "spec", "stability_cap", "theorems",
-        "torchs_cases", "tree_learning", "tree_parts", "with_functional", "with_precision", "with_schedulers", "wrap",
-        "wrap_table",
+        "contract", "divided_default", "divided_in_threads", "divided_parts", "faults", "foreach", "guards",
+        "hyper_rules", "hypergradient_descent", "hypergradients", "kernels_interpreted", "levels", "limits",
+        "long_horizon", "param_groups", "partitions", "rate_logger", "reference", "schedules", "snapshot", "spec",
+        "stability_cap", "state", "theorems", "torchs_cases", "tree_edges", "tree_learning", "tree_parts",
+        "with_functional", "with_precision", "with_schedulers", "wrap", "wrap_table",
     )
 ]  # fmt: skip
 
