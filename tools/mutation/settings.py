@@ -24,7 +24,9 @@ TESTS = [
     for name in (
         "bad_input", "base_rules", "baselines", "baselines_adabound", "baselines_hd", "checkpoint",
         "combinations", "contract", "divided_in_threads", "faults", "foreach", "guards", "hypergradient_descent",
-        "hypergradients", "hyper_rules", "kernels_interpreted", "kernels_interpreted_long_horizon", "levels", "limits", "long_horizon", "param_groups",
+        "hypergradients", "hyper_rules", "kernels_interpreted", "kernels_interpreted_judgement",
+        "kernels_interpreted_long_horizon", "kernels_interpreted_steps", "kernels_interpreted_threads",
+        "levels", "limits", "long_horizon", "param_groups",
         "partitions", "rate_logger", "reference", "schedules", "snapshot", "spec", "stability_cap",
         "theorems", "torchs_cases",
         "tree_learning", "tree_parts", "with_functional", "with_precision", "with_schedulers", "wrap", "wrap_table",
