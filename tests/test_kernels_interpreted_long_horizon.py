@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -44,6 +45,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"min_lr": 0.0098, "max_lr": 0.0103},
     {"max_change": 1.03},
     {"maximize": True},
+    {"maximize": True, "weight_decay": 0.0},
     {"hyper_rule": LongHorizon(fast=3.0, tie=0.5, small=1.0, memory=0.9, floor=0.5)},
     {"hyper_rule": LongHorizon(floor=0.0)},
     {"hyper_lr": {"global": 1.0, "layer": 0.0, "unit": 0.7}},
@@ -57,7 +59,28 @@ OPTIONS: list[dict[str, Any]] = [
 def test_whatever_is_set(base: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The last combination learns in the tree, between the two passes."""
     small(monkeypatch)
-    story(Pair(base, **{"levels": THREE, **options}))
+    second = {"hyper_lr": 0.5} if "hyper_lr" not in options else {}
+    story(Pair(base, second, **{"levels": THREE, **options}))
+
+
+def test_adabound_with_steps_that_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    story(Pair("adabound", levels=THREE, bounds="paper", decay_bound="sqrt"))
+
+
+@pytest.mark.parametrize("base", ["sgdn", "adam"])
+def test_the_sum_of_squares_is_the_same_to_the_bit_whoever_forms_it(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second pass of a step, or the first pass of the next one; so a run goes on from a checkpoint to the bit."""
+    package = small(monkeypatch)
+    monkeypatch.setattr(package.plan, "FEW_SCALARS", 0)  # then a chunk is half as long as the longest one
+    pair = Pair(base, levels=THREE)
+    pair.step()
+    plan, at = pair.both[0].backend._fused.plan, package.block
+    constants, found = plan.block._arrays[at.CONSTANTS], np.full_like(plan.sizes, np.nan)
+    for item in plan.items:
+        c = constants[item[package.tables.SLOT]]
+        package.trace_items._measure(item, plan.block.numbers[at.CHUNK], plan.places, c, found, np.zeros(0))
+    np.testing.assert_array_equal(found, plan.sizes)
 
 
 @pytest.mark.parametrize("threads", [2, 3])

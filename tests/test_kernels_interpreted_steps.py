@@ -71,6 +71,7 @@ def test_a_cap_on_the_scalars_own_rates(
         {"min_lr": 0.0099, "max_lr": 0.0101},
         {"combine": "fixed", "combine_lr": None},
         {"combine_lr": 0.0},
+        {"combine_lr": 1e9},  # so large a step against γ that nothing is left of it
     ],
     ids=lambda options: "-".join(options),
 )
@@ -114,6 +115,33 @@ def test_rates_that_would_overflow_stay(levels: tuple[str, ...], monkeypatch: py
     assert changes(made)[0] == 0
 
 
+@pytest.mark.parametrize("levels", [("layer", "unit"), ("unit", "parameter")], ids="-".join)
+def test_a_rate_of_0_may_grow_whatever_the_cap(levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    made = pair("adam", levels, max_change=1.1)
+    made.step()
+    for optimizer in made.both:
+        state = optimizer.tree.state
+        state.levels[0].rates[1] = 0.0
+        for leaf in state.leaves:
+            leaf.rates.view(-1)[::2] = 0.0
+    made.step()
+    made.step()
+    assert made.both[0].tree.state.levels[0].rates[1] > 0
+
+
+def test_decoupled_decay_of_1_and_cosines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two constants of a step that happen to be the same number."""
+    small(monkeypatch)
+    story(pair("adamw", ("layer", "parameter"), hyper_rule="multiplicative", hyper_lr=0.02, weight_decay=1.0))
+
+
+def test_softmax_of_large_numbers() -> None:
+    learning, logits = interpreted.load().learning, torch.tensor([800.0, 799.0, -800.0], dtype=torch.float64)
+    found = learning.gammas(logits.numpy(), learning.SOFTMAX)
+    np.testing.assert_allclose(found, logits.softmax(0).numpy(), rtol=1e-14)
+
+
 @pytest.mark.parametrize("rest", [0.5, 0.0])
 def test_a_cap_near_the_largest_number(rest: float) -> None:
     """The rate is above what there is; the cap lets it grow to the largest number, and not to ∞."""
@@ -123,12 +151,13 @@ def test_a_cap_near_the_largest_number(rest: float) -> None:
         assert k.capped(rest, 0.0, 2.0, 0.5, 0.0, most) == rest
 
 
-def test_the_largest_change_is_still_a_change() -> None:
+@pytest.mark.parametrize("capped", [False, True])
+def test_the_largest_change_is_still_a_change(capped: bool) -> None:
     package = interpreted.load()
     k, runs, most = package.kernels, package.runs, np.finfo(np.float64).max
     c = np.zeros(k.CONSTANTS)
     c[[k.ONE, k.CHAIN, k.LEARNS, k.EPS, k.EPS_, k.INV_BC1_, k.B1]] = 1.0
     c[k.BETA], c[k.LARGEST], c[k.MAX_LR] = most, most, np.inf
     arrays = [np.array([value]) for value in (1.0, 1.0, 0.0, 0.0, 3.0)]
-    runs.adam_learn_and_move(*arrays, 0.0, 0.0, 1, c)
+    runs._adam_learn_and_move(capped)(*arrays, 0.0, 0.0, 1, c)
     assert arrays[3] == most
