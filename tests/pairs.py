@@ -73,15 +73,16 @@ class Pair:
 
     def finish(self) -> None:
         """The step itself."""
-        for optimizer in self.both:
-            optimizer.step()
+        mine, theirs = self.both
+        mine.step()
+        assert "backend fused" in repr(mine)
+        self.complete(mine.backend._fused)
+        theirs.step()
         self.alike()
 
     def alike(self) -> None:
         """All numbers of one are those of the other."""
         mine, theirs = self.both
-        assert "backend fused" in repr(mine)
-        self.complete(mine.backend._fused)
         for (name, p), (_, q) in zip(*self.named, strict=True):
             same(p, q, name)
             for key, kept in theirs.state[q].items():

@@ -18,13 +18,13 @@ from pairs import Pair, small
 
 interpreted.load()  # when tests are collected: a mutation tester changes functions that are there
 PAPERS = {"hyper_rule": "additive", "hyper_lr": 1e-8, "max_change": None}
-LATE = 0.01  # seconds
+LATE = 0.1  # seconds
 
 
 class Delay:
-    """A function of which some threads' calls take their time: the leader's, or the helpers'.
+    """A function whose first call by some thread takes its time: by the leader, or by a helper.
 
-    Before them, every other thread's first call waits for one of theirs, so that the late ones do have a part in it.
+    Calls by the other thread wait until that one has begun, so that who is late does have a part in it.
     """
 
     def __init__(self, function: Any, leader: bool) -> None:
@@ -32,11 +32,11 @@ class Delay:
         self.begun = threading.Event()
 
     def __call__(self, *args: Any) -> Any:
-        if (threading.get_ident() == self.main) == self.leader:
+        if (threading.get_ident() == self.main) != self.leader:
+            self.begun.wait(1)
+        elif not self.begun.is_set():
             self.begun.set()
             time.sleep(LATE)
-        else:
-            self.begun.wait(1)
         return self.function(*args)
 
 
