@@ -111,6 +111,18 @@ class Pair:
             assert not plan.stale[list(fused.memory.actives)].any()
 
 
+def overflowing(pair: Pair) -> None:
+    """Two steps with gradients so large that an enormous δ makes of ∂f/∂γ what is not finite; levels' rates differ."""
+    for turn in range(2):
+        for named in pair.named:
+            for _, p in named:
+                p.grad = torch.full_like(p, 100.0)
+        for optimizer in pair.both:
+            optimizer.tree.state.levels[0].rates.mul_(1.0 + turn)
+        pair.finish()
+    assert pair.both[0].skipped == 1
+
+
 def same(got: Tensor, want: Tensor, name: str) -> None:
     """Equal but for the last digits of the largest number."""
     size = float(want.detach().nan_to_num(0, 0, 0).abs().max()) if want.numel() else 0.0

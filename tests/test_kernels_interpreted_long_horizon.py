@@ -21,7 +21,7 @@ if importlib.util.find_spec("numba") is None:
 import camhd
 import interpreted
 from camhd.hyper import LongHorizon
-from pairs import CLASSES, Pair, small, story
+from pairs import CLASSES, LR, Pair, overflowing, small, story
 
 interpreted.load()  # when tests are collected: a mutation tester changes functions that are there
 THREE = ("global", "layer", "unit")
@@ -61,6 +61,22 @@ def test_whatever_is_set(base: str, options: dict[str, Any], monkeypatch: pytest
     small(monkeypatch)
     second = {"hyper_lr": 0.5} if "hyper_lr" not in options else {}
     story(Pair(base, second, **{"levels": THREE, **options}))
+
+
+@pytest.mark.parametrize("base", ["sgd", "adam"])
+def test_a_layer_that_has_no_bound_leaves_the_others_theirs(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One does not move, and has none; a first lr that is far too large comes down for all others."""
+    small(monkeypatch)
+    pair = Pair(base, levels=THREE, lr=500 * LR)
+    pair.step(zero=("c.weight",), factors=(500.0, 500.0))
+    assert pair.both[0].tree.state.levels[0].rates.item() < 250 * LR
+    pair.step(zero=("c.weight",), factors=(500.0, 500.0))
+
+
+@pytest.mark.parametrize("combine", ["softmax", "normalized"])
+def test_weights_that_would_overflow_stay(combine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    overflowing(Pair("sgd", levels=THREE, combine=combine, combine_lr=1e308, weights=(0.6, 0.3, 0.1)))
 
 
 def test_adabound_with_steps_that_shrink(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ if importlib.util.find_spec("numba") is None:
 
 import interpreted
 from camhd.hyper import Multiplicative
-from pairs import Pair, small, story
+from pairs import Pair, overflowing, small, story
 
 interpreted.load()  # when tests are collected: a mutation tester changes functions that are there
 # β of every level, such that rates move by percents: of directions that grow with the gradient, and of others.
@@ -113,6 +113,13 @@ def test_rates_that_would_overflow_stay(levels: tuple[str, ...], monkeypatch: py
     made.finish()
     assert made.both[0].skipped == 1
     assert changes(made)[0] == 0
+
+
+@pytest.mark.parametrize("combine", ["softmax", "normalized"])
+def test_weights_that_would_overflow_stay(combine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    options = {"combine": combine, "combine_lr": 1e308, "weights": (0.6, 0.4), "hyper_lr": 1e-12}
+    overflowing(pair("sgd", ("layer", "unit"), **options))
 
 
 @pytest.mark.parametrize("levels", [("layer", "unit"), ("unit", "parameter")], ids="-".join)

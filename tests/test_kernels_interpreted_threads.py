@@ -41,14 +41,16 @@ class Delay:
 
 
 PLACES = {
+    ("paper", "beginning"): ("core", "open_step"),
     ("paper", "first pass"): ("passes", "observe_item"),
     ("paper", "second pass"): ("passes", "move_item"),
     ("paper", "rates"): ("core", "_learn"),
+    ("long horizon", "beginning"): ("trace_core", "open_step"),
     ("long horizon", "first pass"): ("trace_core", "take_item"),
     ("long horizon", "second pass"): ("trace_core", "move_item"),
     ("long horizon", "rates"): ("trace_core", "_learn"),
 }
-WHO = [(*place, who) for place in PLACES for who in ("leader", "helper") if who == "leader" or place[1] != "rates"]
+WHO = [(*place, who) for place in PLACES for who in ("leader", "helper") if who == "leader" or "pass" in place[1]]
 
 
 @pytest.mark.parametrize(("rule", "where", "who"), WHO)
