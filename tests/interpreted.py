@@ -53,10 +53,10 @@ def _patient_fetch() -> Any:
     def fetch(array: np.ndarray[Any, Any], index: int) -> int:
         found = int(array[index])
         place = (array.ctypes.data, index, found)
-        looks[place] = looks.get(place, 0) + 1
-        if looks[place] > 50:
+        looks[place] = so_far = looks.get(place, 0) + 1  # another thread may `forget` meanwhile
+        if so_far > 50:
             time.sleep(0.001)
-        assert looks[place] < PATIENCE, "a thread waits for what no other thread will bring"
+        assert so_far < PATIENCE, "a thread waits for what no other thread will bring"
         return found
 
     def forget() -> None:

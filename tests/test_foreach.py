@@ -121,3 +121,25 @@ def test_what_is_small_is_not_cut():
     train(named, opt, 1)
     (batch,) = opt._batches()
     assert len(list(batch.pieces(opt.rule.state_names(batch.options)))) == 1
+
+
+def test_what_a_trace_holds_from_a_step_that_was_cut_short_does_not_count(monkeypatch):
+    """Half written, it says nothing: whatever it holds, training goes on as if it were empty."""
+
+    def fail(batches):
+        raise KeyboardInterrupt("on purpose")
+
+    ends = []
+    for left in (0.0, 7.0):
+        named = parameters()[:2]
+        opt = camhd.Adam(named, hyper_rule="long_horizon", backend="foreach")
+        train(named, opt, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(opt.rule, "turn", fail)
+            with pytest.raises(KeyboardInterrupt):
+                train(named, opt, 1)
+        for _, p in named:
+            opt.state[p]["trace"].fill_(left)
+        train(named, opt, 2)
+        ends.append([p.detach() for _, p in named] + [level.rates for level in opt.tree.state.levels])
+    assert all(map(torch.equal, *ends))
