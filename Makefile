@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PYTEST_ARGS ?= --numprocesses auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs results robustness mutation clean
+.PHONY: help demo test lint docs results robustness mutation clean
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -18,10 +18,7 @@ help: ## Show this list
 demo: $(VENV)/.lab ## Compare Adam, Adam-HD and Adam-CAM-HD on scikit-learn's digits; table and report
 	$(BIN)/camhd compare $(DEMO_ARGS)
 
-test: lint $(VENV)/.test ## Lint, check types and run every test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
-
-coverage: $(VENV)/.test ## Run every test and say how much of the code they reach; below 95 % of the branches is a failure
+test: lint $(VENV)/.test ## Lint, check types, run every test and say how much of the code they reach (95 % at least)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS) --cov
 
 lint: $(VENV)/.lint ## Check style, formatting and types

@@ -45,7 +45,7 @@ def work(source: Path | None, target: Path, steps: int) -> camhd.Optimizer:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 33), nn.Tanh(), nn.Linear(33, 1))
     fully_shard(model)
-    optimizer = camhd.Adam(model, lr=1e-2, levels=("global", "layer", "unit"), hyper_rule="multiplicative")
+    optimizer = camhd.Adam(model, lr=1e-2, levels=("global", "layer", "unit"))
     if source is not None:
         load(source, model, optimizer)
     if dist.get_rank() == 0:

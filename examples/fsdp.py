@@ -42,7 +42,7 @@ def work(steps: int) -> camhd.Optimizer:
     numbers = torch.Generator().manual_seed(rank)
     model = divided()
     # After fully_shard, as any optimizer; and of the model itself, so that layers have names.
-    optimizer = camhd.Adam(model, lr=1e-2, levels=("global", "layer", "unit"), hyper_rule="multiplicative")
+    optimizer = camhd.Adam(model, lr=1e-2, levels=("global", "layer", "unit"))
     for step in range(steps):
         x = torch.randn(32, 8, generator=numbers)
         optimizer.zero_grad()

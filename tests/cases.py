@@ -87,11 +87,10 @@ COMBINATIONS = (
 REGULARIZED = ("virtual", "closed", "last")
 
 
+HAS_NUMBA = importlib.util.find_spec("numba") is not None
 BACKENDS = (
     "foreach",
-    pytest.param(
-        "fused", marks=pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs camhd[fused]")
-    ),
+    pytest.param("fused", marks=pytest.mark.skipif(not HAS_NUMBA, reason="needs camhd[fused]")),
 )
 
 

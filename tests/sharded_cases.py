@@ -59,6 +59,8 @@ CASES: dict[str, Callable[[nn.Module], Optimizer]] = {
     "columns": partial(Adam, levels=("global", "layer", levels.Unit("input")), **LEARNING),
     "groups": partial(grouped, levels=("global", "group", "unit")),
     "groups, tied": partial(grouped, levels=("global", "group", "unit"), combine=tied("closed"), combine_lr=0),
+    "default": Adam,
+    "default, units": partial(Adam, levels=UNITS, lr=1.0, combine_lr=1e-3, restarts=(7,)),  # a lr far above the bounds
     "scheduled global": partial(Adam, levels=UNITS, schedule="global", restarts=(7,), **LEARNING),
 }
 

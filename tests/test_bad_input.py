@@ -149,6 +149,11 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         ValueError,
         "Invalid epsilon value: nan; 'eps' must be 0 or more and finite.",
     ),
+    "eps infinite": (
+        adam(eps=INF),
+        ValueError,
+        "Invalid epsilon value: inf; 'eps' must be 0 or more and finite.",
+    ),
     "decay of weights below 0": (
         adam(weight_decay=-1),
         ValueError,
@@ -195,6 +200,16 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         adabound(gamma=0.0),
         ValueError,
         "Invalid gamma parameter: 0.0; 'gamma' must lie in (0, 1), or be None for 1 − β₂.",
+    ),
+    "gamma of 1": (
+        adabound(gamma=1.0),
+        ValueError,
+        "Invalid gamma parameter: 1.0; 'gamma' must lie in (0, 1), or be None for 1 − β₂.",
+    ),
+    "gamma above 1": (
+        adabound(gamma=1.5),
+        ValueError,
+        "Invalid gamma parameter: 1.5; 'gamma' must lie in (0, 1), or be None for 1 − β₂.",
     ),
     "gamma text": (
         adabound(gamma="x"),
@@ -275,6 +290,11 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         ValueError,
         "'weights' must be 0 or more and sum to 1, got (1.5, -0.5) with the sum 1; divide them by their sum.",
     ),
+    "weights infinite": (
+        adam(weights=(INF, 0.5)),
+        ValueError,
+        "'weights' must be 0 or more and sum to 1, got (inf, 0.5) with the sum inf; divide them by their sum.",
+    ),
     "weights not a number": (
         adam(weights=(NAN, 0.5)),
         ValueError,
@@ -299,6 +319,11 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         adam(hyper_lr=-1e-7),
         ValueError,
         "'hyper_lr' must be 0 or more and finite, got -1e-07; 0 switches the learning off.",
+    ),
+    "hyper_lr infinite": (
+        adam(hyper_lr=INF),
+        ValueError,
+        "'hyper_lr' must be 0 or more and finite, got inf; 0 switches the learning off.",
     ),
     "hyper_lr not a number": (
         adam(hyper_lr=NAN),
@@ -386,6 +411,11 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         ValueError,
         "λ must be 0 or more and finite, got -1.0 for ('every', 'pair').",
     ),
+    "regularised without end": (
+        lambda m: Regularized(INF),
+        ValueError,
+        "λ must be 0 or more and finite, got inf for ('every', 'pair').",
+    ),
     "regularised by an unknown way": (
         lambda m: Regularized(1.0, solve="newton"),
         ValueError,
@@ -446,6 +476,16 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         ValueError,
         "'decay' must be 0 or more and finite, or a function of the step, got -0.1.",
     ),
+    "decay infinite": (
+        adam(decay=INF),
+        ValueError,
+        "'decay' must be 0 or more and finite, or a function of the step, got inf.",
+    ),
+    "decay that becomes infinite": (
+        lambda m: step(camhd.Adam(m, decay=lambda t: INF), m),
+        ValueError,
+        "'decay' must give a finite number at every step, got inf at step 1.",
+    ),
     "decay text": (
         adam(decay="x"),
         TypeError,
@@ -470,6 +510,16 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         adam(min_lr=-1.0),
         ValueError,
         "'min_lr' must be 0 or more and finite, got -1.0.",
+    ),
+    "min_lr infinite": (
+        adam(min_lr=INF),
+        ValueError,
+        "'min_lr' must be 0 or more and finite, got inf.",
+    ),
+    "max_lr infinite": (
+        adam(max_lr=INF),
+        ValueError,
+        "'max_lr' must be finite and at least min_lr=0, got inf; leave it out for no upper bound.",
     ),
     "max_lr below min_lr": (
         adam(min_lr=0.1, max_lr=0.01),

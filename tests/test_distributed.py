@@ -6,6 +6,7 @@ reference. One call of `in_processes` carries many checks, because starting proc
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,7 @@ import camhd
 from camhd import Adam, Optimizer, report
 from processes import in_processes
 from sharded import alone, assert_close, batch, here, learned, network, recurrent, train, whole
-from sharded_cases import (
-    CASES,
-    EXACT,
-    LEARNING,
-    PAPERS,
-    UNITS,
-    as_in_one_process,
-    foreach,
-    shard,
-    shared_alike,
-)
+from sharded_cases import CASES, EXACT, LEARNING, PAPERS, UNITS, as_in_one_process, foreach, shard, shared_alike
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed"),
@@ -60,23 +51,23 @@ def two(folder: Path) -> None:
 
 
 def one_sum_a_step_and_no_full_copies() -> None:
-    """100 steps of ("global", "layer", "unit") Adam, as in one process."""
+    """100 steps of ("global", "layer", "unit") Adam, as in one process; some by the default rule, with a restart."""
     from torch.distributed.tensor.debug import CommDebugMode
 
-    make = partial(Adam, levels=UNITS, **LEARNING)
-    model = shard(network())
-    optimizer = make(model)
-    messages = CommDebugMode()
-    for step in range(100):
-        gradients(model, optimizer, step)
-        with messages:
-            optimizer.step()
-        assert {str(kind): count for kind, count in messages.get_comm_counts().items()} == {"c10d.allreduce_": 1}
-    found = learned(model, optimizer)
-    if dist.get_rank() == 0:
-        assert_close(found, learned(*alone(partial(foreach, make), 100)), CLOSE)
-    no_full_copies(optimizer)
-    shared_alike(optimizer)
+    for options, steps in ((LEARNING, 100), ({"restarts": (8,)}, 14)):
+        make = partial(Adam, levels=UNITS, **options)
+        model = shard(network())
+        optimizer, messages = make(model), CommDebugMode()
+        for step in range(steps):
+            gradients(model, optimizer, step)
+            with messages if step < 10 else nullcontext():  # counting takes longer than the step
+                optimizer.step()
+            assert {str(kind): count for kind, count in messages.get_comm_counts().items()} == {"c10d.allreduce_": 1}
+        found = learned(model, optimizer)
+        if dist.get_rank() == 0:
+            assert_close(found, learned(*alone(partial(foreach, make), steps)), CLOSE)
+        no_full_copies(optimizer)
+        shared_alike(optimizer)
 
 
 def gradients(model: nn.Module, optimizer: Optimizer, step: int) -> None:
@@ -96,7 +87,8 @@ def no_full_copies(optimizer: Optimizer) -> None:
     parts = torch.tensor([sum(v.to_local().numel() for v in own), sum(map(len, rows))])
     dist.all_reduce(parts)
     units = 7 + 5 + 5 + 3 + 1
-    assert parts.tolist() == [2 * sum(p.numel() for p in params), units]
+    states = 3 if optimizer.config.hyper_rule.traced else 2
+    assert parts.tolist() == [states * sum(p.numel() for p in params), units]
     assert [len(level.rates) for level in tree.state.levels][:2] == [1, 5]
 
 
@@ -105,9 +97,14 @@ def not_finite_on_one_process() -> None:
 
     With unit rates alone there is no sum that would carry the infinity to the others.
     """
-    for options in ({"levels": (*UNITS, "parameter"), **LEARNING}, {"levels": ("unit",), "combine": "fixed"}):
+    papers = {**LEARNING, "levels": (*UNITS, "parameter")}
+    for options in (
+        papers,
+        {**papers, "levels": ("unit",), "combine": "fixed", "combine_lr": 0},
+        {"levels": ("unit",)},
+    ):
         model = shard(network())
-        optimizer = Adam(model, **{"lr": 1e-2, "hyper_lr": 1e-4, **PAPERS, **options})
+        optimizer = Adam(model, **options)
         here(model, optimizer, range(3))
         before = whole(optimizer.rates()), optimizer.combination()
         gradients(model, optimizer, 3)
@@ -178,7 +175,7 @@ def parameters_that_are_not_divided() -> None:
         dist.all_reduce(p.grad)
         p.grad.div_(dist.get_world_size())
 
-    for name in ("adamw", "network", "multiplicative", "tied"):
+    for name in ("adamw", "network", "multiplicative", "tied", "default, units"):
         as_in_one_process(CASES[name], divide=divide)
 
 
@@ -253,8 +250,9 @@ def wrapped() -> None:
 
     def make(model: nn.Module, **options: Any) -> Optimizer:
         inner = torch.optim.RMSprop(model.parameters(), lr=1e-2)
-        return camhd.wrap(inner, model=model, levels=UNITS, hyper_lr=1e-4, combine_lr=1e-3, **PAPERS, **options)
+        return camhd.wrap(inner, model=model, levels=UNITS, **options)
 
+    as_in_one_process(partial(make, hyper_lr=1e-4, combine_lr=1e-3, **PAPERS))
     as_in_one_process(make)
 
 

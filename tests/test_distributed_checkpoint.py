@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-NAMES = ("sgd", "adamw", "five levels", "multiplicative", "groups", "network")
+NAMES = ("sgd", "adamw", "five levels", "multiplicative", "groups", "network", "default, units")
 BEFORE, AFTER = 6, 12
 
 

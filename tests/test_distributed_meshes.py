@@ -27,12 +27,12 @@ def four(folder: Path) -> None:
     from torch.distributed.device_mesh import init_device_mesh
 
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-    for name in ("adamw", "network", "multiplicative", "groups"):
+    for name in ("adamw", "network", "multiplicative", "groups", "default"):
         as_in_one_process(CASES[name], divide=partial(shard, mesh=mesh))
     one_sum_within_the_shards(mesh)
     # Torch's own, whenever a layer that FSDP2 has divided is tensor-parallel, too.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    for name in ("adamw", "multiplicative", "tied", "network"):
+    for name in ("adamw", "multiplicative", "tied", "network", "default, units"):
         as_in_one_process(CASES[name], build=wide, divide=tensor_parallel, copies=2)
 
 

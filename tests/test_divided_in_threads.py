@@ -31,7 +31,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 pytestmark = pytest.mark.usefixtures("papers_form")
 
 SHAPES = {"a.weight": (5, 3), "a.bias": (5,), "b.weight": (4, 2, 2), "b.bias": (4,), "c.weight": (1, 6), "d": (3,)}
-PAPERS: dict[str, Any] = {"hyper_rule": "additive"}  # the default rule is not for divided parameters yet
+PAPERS: dict[str, Any] = {"hyper_rule": "additive"}  # the default rule: test_divided_default
 LEARNING: dict[str, Any] = {"lr": 1e-2, "hyper_lr": 1e-4, "combine_lr": 1e-2, **PAPERS}
 UNITS = ("global", "layer", "unit")
 STEPS = 4

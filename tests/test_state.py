@@ -143,6 +143,15 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
         "the state's 'camhd' header must be a dict, got 7; it was changed by hand.",
     ),
     "a header cut off": (at(*HEAD, "last_moves"), f"the state's 'camhd' header has no 'last_moves'{NOT_WHOLE}"),
+    "a header without sharing": (at(*HEAD, "shared"), f"the state's 'camhd' header has no 'shared'{NOT_WHOLE}"),
+    "a version that is true": (
+        at(*HEAD, "version", value=True),
+        "the state has format version True, this camhd reads 1 and 2; load it with the version of camhd that wrote it.",
+    ),
+    "a step that is true": (
+        at(*HEAD, "step", value=True),
+        "'step' of the state must be a whole number of 0 or more, got True.",
+    ),
     "a negative step": (
         at(*HEAD, "step", value=-1),
         "'step' of the state must be a whole number of 0 or more, got -1.",
@@ -164,6 +173,19 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
         at(*HEAD, "last_moves", value=[[NAN, 1.0]]),
         "'last_moves' of the state must be two finite numbers for each of the 1 param groups, got ([nan, 1.0],).",
     ),
+    "a move that is true": (
+        at(*HEAD, "last_moves", value=[[True, 1.0]]),
+        "'last_moves' of the state must be two finite numbers for each of the 1 param groups, got ([True, 1.0],).",
+    ),
+    "a move of one number": (
+        at(*HEAD, "last_moves", value=[[1.0]]),
+        "'last_moves' of the state must be two finite numbers for each of the 1 param groups, got ([1.0],).",
+    ),
+    "sharing that is no table": (
+        at(*HEAD, "shared", value=5),
+        "'shared' of the state must say for each of the 4 parameters with whom it shares its rate of the level "
+        "'global', got None.",
+    ),
     "sharing of another number": (
         at(*HEAD, "shared", "layer", value=[0]),
         "'shared' of the state must say for each of the 4 parameters with whom it shares its rate of the level "
@@ -181,6 +203,10 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
     "weights that are text": (
         at(*HEAD, "weights", "weights", value=["a", "b"]),
         "'weights' in 'weights' of the state must be lists of numbers, got ('a', 'b').",
+    ),
+    "last weights that are text": (
+        at(*HEAD, "last_weights", "weights", value=["a", "b"]),
+        "'weights' in 'last_weights' of the state must be lists of numbers, got ('a', 'b').",
     ),
     "weights off the simplex": (
         at(*HEAD, "weights", "weights", value=[0.7, 0.7]),

@@ -159,8 +159,8 @@ def test_a_shared_rate_comes_down_to_the_mean_of_its_layers_bounds() -> None:
     tree = camhd.Adam(groups, lr=0.1, levels=("global", "layer"), hyper_rule="long_horizon")._tree
     for level in tree.state.levels:
         level.rates.fill_(5.0)
-    most = vector(0.2, 0.2, 0.6, 0.6, torch.inf, torch.inf)
-    signal = Signal(lengths={slot: torch.ones_like(part) for slot, part in enumerate(tree.cells.by_slot(most))})
+    most = vector(0.2, 0.6, torch.inf)
+    signal = Signal(lengths=dict(enumerate(tree.cells.by_slot(torch.ones_like(tree.cells.numbers)))))
     bounds.pull_down(tree.cells, tree.state, signal, most, 0.0)
     sizes = [named[i][1].numel() + named[i + 1][1].numel() for i in (0, 2)]
     logs = vector(0.2, 0.6 / 3).log()  # of the second group a rate is three times what the global one says

@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--files", default="*", help="a pattern: only these source files")
     parser.add_argument("--tests", nargs="*", help="only these test files; traces are added to those there are")
     parser.add_argument("--seconds", type=float, default=8, help="of tests for each mutant (default: 8)")
-    parser.add_argument("--again", action="store_true", help="try those again that survived before")
+    parser.add_argument("--again", action="store_true", help="try those again that survived for no known reason")
     parser.add_argument("--sample", type=int, help="only so many mutants, drawn at random but always alike")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutation", help="for traces and records")
     parser.add_argument("--write", type=Path, help="a Markdown file whose end the report is to be")
@@ -49,17 +49,16 @@ def main() -> int:
         for mutant in found:
             print(f"{mutant.line:4d} {mutant.key}")
         return 0
-    known = read_records(records)
+    known, reasons = read_records(records), read_reasons()
     if options.action == "run":
         traces = Traces.load(options.folder / "traces.json")
         order = list(found)
         random.Random(0).shuffle(order)  # so that the first hundreds are a sample of all, and always the same
-        wanted = [mutant for mutant in order[: options.sample] if is_open(mutant, known, options.again)]
+        wanted = [mutant for mutant in order[: options.sample] if is_open(mutant, known, reasons, options.again)]
         wanted.sort(key=lambda mutant: mutant.key not in known)  # what survived before comes first
         print(f"{len(wanted)} of {len(found)} mutants to try", file=sys.stderr)
         pytest.main(arguments, plugins=[Runner(ROOT, wanted, traces, records, options.seconds)])
         known = read_records(records)
-    reasons = read_reasons()
     if options.write:
         head = options.write.read_text().partition(MARK)[0]
         options.write.write_text(f"{head}{MARK}\n\n{report(found, known, reasons)}")
@@ -75,12 +74,12 @@ def read_records(path: Path) -> dict[str, dict[str, object]]:
     return {record["key"]: record for record in lines}
 
 
-def is_open(mutant: mutants.Mutant, known: dict[str, dict[str, object]], again: bool) -> bool:
+def is_open(mutant: mutants.Mutant, known: dict[str, dict[str, object]], reasons: dict[str, str], again: bool) -> bool:
     """Whether there is no result yet for the code as it is."""
     record = known.get(mutant.key)
     if record is None or record["stamp"] != mutant.stamp:
         return True
-    return again and record["status"] in ("survived", "unreached")
+    return again and record["status"] in ("survived", "unreached") and mutant.key not in reasons
 
 
 if __name__ == "__main__":

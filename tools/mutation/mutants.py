@@ -221,6 +221,8 @@ def _of_condition(node: ast.If | ast.While | ast.IfExp) -> list[ast.AST]:
     test = node.test
     if isinstance(test, (ast.Compare, ast.UnaryOp, ast.Constant)):
         return []  # changed where they stand
+    if isinstance(test, ast.Name) and test.id == "TYPE_CHECKING":
+        return []  # types are left as they are
     return [_with(node, test=ast.UnaryOp(ast.Not(), test))]
 
 

@@ -22,14 +22,14 @@ FILES = [
 TESTS = [
     f"tests/test_{name}.py"
     for name in (
-        "bad_input", "base_rules", "baselines", "baselines_adabound", "baselines_hd", "checkpoint",
-        "combinations", "contract", "divided_in_threads", "faults", "foreach", "guards", "hypergradient_descent",
-        "hypergradients", "hyper_rules", "kernels_interpreted", "kernels_interpreted_judgement",
-        "kernels_interpreted_long_horizon", "kernels_interpreted_steps", "kernels_interpreted_threads",
-        "levels", "limits", "long_horizon", "param_groups",
-        "partitions", "rate_logger", "reference", "schedules", "snapshot", "spec", "stability_cap",
-        "theorems", "torchs_cases",
-        "tree_learning", "tree_parts", "with_functional", "with_precision", "with_schedulers", "wrap", "wrap_table",
+        "bad_input", "base_rules", "baselines", "baselines_adabound", "baselines_hd", "checkpoint", "combinations",
+        "contract", "divided_default", "divided_in_threads", "divided_parts", "faults", "foreach", "guards",
+        "hyper_rules", "hypergradient_descent", "hypergradients", "kernels_interpreted",
+        "kernels_interpreted_judgement", "kernels_interpreted_long_horizon", "kernels_interpreted_steps",
+        "kernels_interpreted_threads", "levels", "limits", "long_horizon", "param_groups", "partitions", "rate_logger",
+        "reference", "schedules", "snapshot", "spec", "stability_cap", "state", "theorems", "torchs_cases",
+        "tree_edges", "tree_learning", "tree_parts", "with_functional", "with_precision", "with_schedulers", "wrap",
+        "wrap_table",
     )
 ]  # fmt: skip
 

@@ -19,7 +19,8 @@ from .settings import LEFT_OUT
 from .sources import scopes, source
 
 CASES = 16  # at most, of one test function
-WHOLE = "test_kernels_interpreted"  # of which all cases are needed: each kernel has its own
+# Of which all cases are needed: each kernel has its own, and so has each thing that is refused.
+WHOLE = ("test_kernels_interpreted", "test_bad_input_is_refused", "test_a_state_that_does_not_fit")
 
 
 class Traces:
@@ -87,7 +88,8 @@ def few(items: list[pytest.Item]) -> list[pytest.Item]:
         left_out = any(part in item.name for part in LEFT_OUT) or item.get_closest_marker("slow") is not None
         if not left_out:
             kinds[item.nodeid.partition("[")[0]].append(item)
-    return [item for name, kind in kinds.items() for item in kind[:: 1 if WHOLE in name else _step(len(kind))]]
+    whole = {name for name in kinds if any(part in name for part in WHOLE)}
+    return [item for name, kind in kinds.items() for item in kind[:: 1 if name in whole else _step(len(kind))]]
 
 
 def _step(count: int) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..levels import Layout
 from .local import LocalLayout
+from .scattered import Scattered
 from .state import Rows
 
 
@@ -50,6 +51,7 @@ class Cells:
         self._sizes: dict[int, Tensor] = {}
         self._numbers: Tensor | None = None
         self.divided = layout if isinstance(layout, LocalLayout) else None  # over several processes
+        self._scattered: Scattered | None = None
         self._once: dict[int | None, Tensor | None] = {}
 
     @property
@@ -165,7 +167,11 @@ class Cells:
         self._starts, self.alike, lr0 = list(starts), alike, self.lr0
         for level, start in enumerate(starts):
             at_cells = start[self.groups[level]]
-            self.ratios[level] = None if alike else torch.where(at_cells == lr0, 1, lr0 / at_cells)
+            self.ratios[level] = None if alike else _ratio(lr0, at_cells)
+
+    def ratio_at(self, level: int, param_groups: Tensor, groups: Tensor) -> float | Tensor:
+        """The same factors for members anywhere: of these param groups, in these groups of a level."""
+        return 1.0 if self.alike else _ratio(self._first[param_groups], self._starts[level][groups])
 
     def seen_from(self, level: int, above: int, rates: Tensor) -> Tensor:
         """The rates of a level above, at each group of `level` and in that level's units."""
@@ -174,6 +180,14 @@ class Cells:
         holders = self._holders[level, above]
         own, theirs = self._starts[level], self._starts[above][holders]
         return rates[holders] * torch.where(own == theirs, 1, own / theirs)
+
+    @property
+    def scattered(self) -> Scattered:
+        """The cells of which no process has all, where parameters are divided over several."""
+        if self._scattered is None:
+            assert self.divided is not None
+            self._scattered = Scattered(self.divided, self._first)
+        return self._scattered
 
     @property
     def numbers(self) -> Tensor:
@@ -204,3 +218,7 @@ class Cells:
     def counted(self, slot: int) -> bool:
         """Whether a parameter's sums count here."""
         return self.divided is None or self.divided.shards.pieces[slot].counted
+
+
+def _ratio(lr0: Tensor, start: Tensor) -> Tensor:
+    return torch.where(start == lr0, 1, lr0 / start)

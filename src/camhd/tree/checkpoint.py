@@ -30,6 +30,7 @@ from .saved import (
     sharing,
     weights_from,
 )
+from .scattered import own_cells, whole_cells
 from .state import Level, Move, Tracing, TreeState
 
 
@@ -65,8 +66,9 @@ def export_slots(tree: RateTree) -> list[dict[str, Any]]:
             if same:
                 del entries[f"start.{partition.level.name}"]  # as it would be anyway
     for name, vector in _tracing(state).items():
-        for entries, part in zip(slots, vector.split(tree.cells.counts), strict=True):
-            entries[f"tracing.{name}"] = part.clone()
+        for index, (entries, part) in enumerate(zip(slots, vector.split(tree.cells.counts), strict=True)):
+            own = part.clone()
+            entries[f"tracing.{name}"] = own if divided is None else whole_cells(divided, index, own)
     for index, (entries, leaf) in enumerate(zip(slots, state.leaves, strict=False)):
         assert layout.leaf is not None
         for key, value in leaf.tensors().items():
@@ -88,10 +90,12 @@ def own_parts(tree: RateTree, slots: Sequence[Mapping[str, Any]]) -> list[dict[s
     names, shards = [partition.level.name for partition in divided.partitions], divided.shards
     for slot, entries in enumerate(found):
         for name, value in entries.items():
-            level = name.partition(".")[2]
+            kind, _, level = name.partition(".")
             if not isinstance(value, Tensor):
                 continue
-            if level in names and divided.divided[names.index(level)][slot]:
+            if kind == "tracing":
+                entries[name] = own_cells(divided, slot, value)
+            elif level in names and divided.divided[names.index(level)][slot]:
                 entries[name] = shards.part(slot, value, rows=True)
             elif level in names:  # all processes have all of it
                 entries[name] = put_together(value)

@@ -18,12 +18,13 @@ from ..combine import Ancestors, Places
 from ..combine import State as Weights
 from ..hyper import Pull, scale_factor
 from ..hyper import State as RuleState
-from .bounds import mean_factor, relative
+from .bounds import hear, tell
 from .cells import Cells
 from .config import GroupRates, TreeConfig
 from .numbers import Number, within
 from .observer import chain_of, columns_of
 from .state import NewLeaf, Rows, Signal, TreeState, Write
+from .sums import Sums, sum_up
 
 
 class _New(NamedTuple):
@@ -34,21 +35,6 @@ class _New(NamedTuple):
 
     def tensors(self) -> list[Tensor]:
         return [self.rates, *self.rule.values()]
-
-
-class _Sums(NamedTuple):
-    """What a level's groups have to sum over their members."""
-
-    hyper: Tensor  # β_i · ∂α*/∂α_i · h
-    grads: Tensor | None  # g², if the hyper rule needs norms
-    moves: Tensor | None  # s²
-
-    def tensors(self) -> list[Tensor]:
-        return [value for value in self if value is not None]
-
-    def part(self, groups: slice) -> _Sums:
-        grads, moves = (None if value is None else value[groups] for value in (self.grads, self.moves))
-        return _Sums(self.hyper[groups], grads, moves)
 
 
 class _Joined(NamedTuple):
@@ -66,10 +52,10 @@ def learn(config: TreeConfig, cells: Cells, state: TreeState, signal: Signal, gr
     hyper = cells.times_by_group(cells.gather(signal.dots), chain_of(config, state.last_moves))
     pulls, slope = _chain_rule(config, cells, state, signal, hyper)
     # Line 2: α_i ← α_i − β_i γ_i H_i; a per-scalar level's part of it is in the signal.
-    sums = [_sum_up(config, cells, i, pull, signal, groups) for i, pull in enumerate(pulls)]
+    sums = [sum_up(config, cells, state, i, pull, signal, groups) for i, pull in enumerate(pulls)]
     leaves, joined = signal.leaves, None
     if cells.divided is None:
-        news = [_new_level(config, cells, state, i, level, signal=signal) for i, level in enumerate(sums)]
+        news = [_new_level(config, cells, state, i, level) for i, level in enumerate(sums)]
     else:
         joined = _learn_together(config, cells, state, sums, slope, hyper, signal)
         news, slope = joined.news, joined.slope
@@ -86,7 +72,7 @@ def _learn_together(
     config: TreeConfig,
     cells: Cells,
     state: TreeState,
-    sums: Sequence[_Sums],
+    sums: Sequence[Sums],
     slope: Weights,
     hyper: Tensor,
     signal: Signal,
@@ -96,19 +82,23 @@ def _learn_together(
     Rates that are kept here alone learn before it and shared ones after it, so that all processes know whether
     everything is finite everywhere.
     """
-    layout = cells.divided
+    layout, trace, tracing = cells.divided, config.hyper_rule.traced, state.tracing
     assert layout is not None
-    ours = [slice(count, None) for count in layout.shared]
-    own = [_new_level(config, cells, state, i, sums[i].part(part), part) for i, part in enumerate(ours)]
+    first, rest = ([slice(count) for count in layout.shared], [slice(count, None) for count in layout.shared])
+    own = [_new_level(config, cells, state, i, sums[i].part(part), part) for i, part in enumerate(rest)]
     here = torch.cat([value.reshape(-1) for value in (hyper, *_tensors(own), *_extremes(signal.leaves, hyper))])
     notes = torch.stack([(~here.isfinite().all()).to(hyper.dtype), hyper.new_full((), float(bool(signal)))])
-    theirs = [slice(None, count) for count in layout.shared]
-    parts = [value for level, part in zip(sums, theirs, strict=True) for value in level.part(part).tensors()]
-    *found, notes = layout.shards.add_up([*parts, *slope.values(), notes])
+    theirs = [level.part(part) for level, part in zip(sums, first, strict=True)]
+    parts = [value for level in theirs for value in level.tensors()]
+    told = tell(cells, tracing, signal, trace) if trace and tracing else []
+    *found, notes = layout.shards.add_up([*parts, *slope.values(), *told, notes])
     each = iter(found)
-    joined = [_Sums(next(each), *[None if value is None else next(each) for value in level[1:]]) for level in sums]
+    theirs = [level.like([next(each) for _ in level.tensors()]) for level in theirs]
     slope = {name: next(each) for name in slope}
-    shared = [_new_level(config, cells, state, i, joined[i], part) for i, part in enumerate(theirs)]
+    if trace and told:
+        sizes = hear(cells, signal, trace, *each)
+        theirs = [level.with_sizes(cells.scattered.sum_up(i, sizes)) for i, level in enumerate(theirs)]
+    shared = [_new_level(config, cells, state, i, theirs[i], part) for i, part in enumerate(first)]
     news = [
         _New(torch.cat([a.rates, b.rates]), {name: torch.cat([a.rule[name], b.rule[name]]) for name in a.rule})
         for a, b in zip(shared, own, strict=True)
@@ -151,48 +141,21 @@ def _chain_rule(
     return pulls, combine.slope(weights, [*(column * hyper for column in columns), of_leaf], here.layer)
 
 
-def _sum_up(
-    config: TreeConfig, cells: Cells, i: int, pull: Tensor, signal: Signal, groups: Sequence[GroupRates]
-) -> _Sums:
-    """H_i[G] = Σ_{p∈G} h_p for a level above the scalars; of this process's members, if there are several."""
-    name, ratio = cells.layout.names[i], cells.ratios[i]
-    pull = cells.times_by_group(pull, [group.beta(name) for group in groups])
-    total = cells.sum_up(i, cells.once(pull if ratio is None else pull * ratio, i))
-    if not config.hyper_rule.needs_norms:
-        return _Sums(total, None, None)
-    moves = cells.gather(signal.moves)
-    moves = moves if ratio is None else moves * ratio.square()
-    grads = cells.sum_up(i, cells.once(cells.gather(signal.grads), i))
-    return _Sums(total, grads, cells.sum_up(i, cells.once(moves, i)))
-
-
-def _new_level(
-    config: TreeConfig,
-    cells: Cells,
-    state: TreeState,
-    i: int,
-    sums: _Sums,
-    some: Rows = None,
-    signal: Signal | None = None,
-) -> _New:
+def _new_level(config: TreeConfig, cells: Cells, state: TreeState, i: int, sums: Sums, some: Rows = None) -> _New:
     """The hyper rule's answer to what a level's groups, or some of them, have summed up."""
     level = state.levels[i].part(some)
     if i == 0 and config.schedule == "global":
         return _New(level.rates, level.rule)
-    scale = norms = None
+    scale = None
     if config.hyper_scale != "sum":
         sizes = cells.sizes(i)
         scale = scale_factor(config.hyper_scale, sizes if some is None else sizes[some])
-    if sums.grads is not None and sums.moves is not None:
-        norms = sums.grads.sqrt() * sums.moves.sqrt()
     hyper = sums.hyper if scale is None else sums.hyper * scale
-    pull = Pull(hyper, norms, state.step)
-    if config.hyper_rule.traced and state.tracing and signal:
-        pull = pull._replace(
-            moved=relative(cells, state.tracing, signal, config.hyper_rule.traced, i),
-            above=cells.seen_from(i, i - 1, state.levels[i - 1].rates) if i else None,
-            factor=mean_factor(cells, signal, chain_of(config, state.last_moves), i),
-        )
+    pull = Pull(hyper, sums.norms, state.step)
+    if config.hyper_rule.traced:
+        above = cells.seen_from(i, i - 1, state.levels[i - 1].rates) if i else None
+        above = above if above is None or some is None else above[some]
+        pull = pull._replace(moved=sums.moved, above=above, factor=sums.factor)
     return _New(*config.hyper_rule.update(level.rates, pull, level.rule))
 
 

@@ -114,16 +114,15 @@ def localize(layout: Layout, shards: Shards) -> LocalLayout:
     )
 
 
-def _along(cells: Sequence[int], shape: Sequence[int]) -> list[int]:
+def along(cells: Sequence[int], shape: Sequence[int]) -> list[int]:
     """The dimensions in which a tensor has as many cells as places."""
     return [dim for dim, (count, size) in enumerate(zip(cells, shape, strict=True)) if count == size]
 
 
 def _shape(cells: Sequence[int], shape: Sequence[int], piece: Piece) -> tuple[int, ...]:
-    along = _along(cells, shape)
-    index = piece.index
+    divided, index = along(cells, shape), piece.index
     return tuple(
-        len(at) if dim in along and (at := index[dim]) is not None else count for dim, count in enumerate(cells)
+        len(at) if dim in divided and (at := index[dim]) is not None else count for dim, count in enumerate(cells)
     )
 
 
@@ -152,7 +151,7 @@ def _partition(
     places = torch.zeros(partition.count, dtype=torch.int32)
     places[numbers] = torch.arange(len(numbers), dtype=torch.int32)
     groups = [
-        places[piece.take(full, _along(full.shape, slot.shape)).reshape(-1).long()]
+        places[piece.take(full, along(full.shape, slot.shape)).reshape(-1).long()]
         for full, slot, piece in zip(cells, layout.slots, pieces, strict=True)
     ]
     made = Partition(

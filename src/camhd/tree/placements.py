@@ -128,6 +128,19 @@ def places(like: DTensor) -> tuple[Index, ...]:
     return tuple(found)
 
 
+def moved(placements: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    """The same placements, of a tensor that has other dimensions in the place of these; None: it lacks this one."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    def of(placement: Any) -> Any:
+        dim = None if placement.is_replicate() else dims[_dim(placement)]
+        if dim is None:
+            return Replicate()
+        return type(placement)(dim, split_factor=_split_factor(placement)) if _is_strided(placement) else Shard(dim)
+
+    return [of(placement) for placement in placements]
+
+
 def _dim(placement: Any) -> int:
     """The dimension of the tensor along which it is cut; the base class of placements does not know of it."""
     return int(placement.dim)

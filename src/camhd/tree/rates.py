@@ -76,11 +76,6 @@ class RateTree(Whole):
         )
         super().__init__(state)
         self.cells.refer([level.starts for level in state.levels], self.cells.alike)
-        if rule.traced and self.cells.divided is not None:
-            raise ValueError(
-                "hyper_rule='long_horizon' cannot learn from parameters that are divided over processes yet; use "
-                "hyper_rule='additive', or DistributedDataParallel."
-            )
         if rule.traced:
             state.tracing = bounds.fresh(self.cells)
 
@@ -125,8 +120,8 @@ class RateTree(Whole):
         if ahead.restarts:
             self._restart(draft)
         elif signal or self.cells.divided is not None:  # all processes send the same messages at every step
-            seen = bounds.seen(self.cells, draft.tracing, signal) if draft.tracing else signal
-            learn(self.config, self.cells, draft, seen, groups)
+            signal = bounds.seen(self.cells, draft.tracing, signal) if draft.tracing else signal
+            learn(self.config, self.cells, draft, signal, groups)
         for name, value in old.items():
             draft.last_weights[name].copy_(value)
         draft.last_moves = ahead.moves
@@ -141,7 +136,8 @@ class RateTree(Whole):
             return self._kappa(draft, draft.last_weights, moves, groups)
         most = bounds.limits(self.cells, tracing, signal, trace)
         bounds.pull_down(self.cells, draft, signal, most, self.config.min_lr)
-        kappas = self._kappa(draft, draft.last_weights, moves, groups, most)
+        at_cells = most.index_select(0, self.cells.layers)
+        kappas = self._kappa(draft, draft.last_weights, moves, groups, at_cells)
         bounds.remember(tracing, signal, self.cells, kappas.alpha, trace.memory)
         return kappas
 
@@ -220,7 +216,7 @@ class RateTree(Whole):
             weights=grown(state.weights, self.start_weights, len(layout.layers)),
             last_weights=grown(state.last_weights, self.start_weights, len(layout.layers)),
             last_moves=[*state.last_moves, *[STILL] * (len(lr0s) - len(state.last_moves))],
-            tracing=state.tracing and state.tracing.extended(cells.total),
+            tracing=state.tracing and bounds.grown(cells, state.tracing),
         )
         self.adopt(cells, made)
 

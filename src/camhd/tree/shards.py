@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .placements import Index, checked, common_mesh, coordinate, is_divided, mesh_dims, places, put_together
+from .placements import Index, checked, common_mesh, coordinate, is_divided, mesh_dims, moved, places, put_together
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -138,13 +138,26 @@ class Shards:
     def wrap(self, slot: int, part: Tensor) -> Tensor:
         """A tensor like the parameter, from this process's part of it."""
         like = self.likes[slot]
-        return part if like is None else _divided(part, like, like.shape, like.stride())
+        return part if like is None else _divided(part, like, like.placements, like.shape, like.stride())
 
     def wrap_rows(self, slot: int, part: Tensor) -> Tensor:
         """A vector of one number for each row of the parameter, from those that are here."""
         like = self.likes[slot]
         assert like is not None
-        return _divided(part, like, like.shape[:1], (1,))
+        return _divided(part, like, like.placements, like.shape[:1], (1,))
+
+    def wrap_part(self, slot: int, dims: Sequence[int | None], part: Tensor, shape: Sequence[int]) -> Tensor:
+        """A tensor that is divided as the parameter is along some of its dimensions.
+
+        Args:
+            slot: of the parameter.
+            dims: for each of its dimensions, the one of the tensor; None if the tensor has nothing like it.
+            part: what this process has of the tensor.
+            shape: the whole tensor's.
+        """
+        like = self.likes[slot]
+        assert like is not None
+        return _divided(part, like, moved(like.placements, dims), shape, torch.empty(shape, device="meta").stride())
 
     def part(self, slot: int, value: Tensor, rows: bool = False) -> Tensor:
         """This process's part of a saved tensor like the parameter (or, `rows`, like its rows); the reverse of both."""
@@ -194,10 +207,12 @@ def find_shards(groups: Sequence[Mapping[str, Any]]) -> Shards | None:
     return Shards(params, [name or str(place) for place, name in enumerate(named)])
 
 
-def _divided(part: Tensor, like: DTensor, shape: Sequence[int], stride: Sequence[int]) -> Tensor:
+def _divided(
+    part: Tensor, like: DTensor, placements: Sequence[Any], shape: Sequence[int], stride: Sequence[int]
+) -> Tensor:
     from torch.distributed.tensor import DTensor
 
     made: Tensor = DTensor.from_local(
-        part, like.device_mesh, like.placements, run_check=False, shape=torch.Size(shape), stride=tuple(stride)
+        part, like.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=tuple(stride)
     )
     return made

@@ -65,6 +65,7 @@ class Signal:
     lengths: dict[int, Tensor] = field(default_factory=dict)  # Σ d² per cell
     sizes: dict[int, Tensor] = field(default_factory=dict)  # Σ θ² per cell
     squares: tuple[Tensor, Tensor] | None = None  # the two as vectors of cells, once they were asked for
+    layers: Tensor | None = None  # Σ d², Σ θ² and Σ κ of each layer (in three rows), over all processes, likewise
 
     def __bool__(self) -> bool:
         return bool(self.dots)

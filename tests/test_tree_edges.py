@@ -1,0 +1,457 @@
+"""Where the tree and the rules come to an edge: bounds, zero directions, steps cut short, lines for the compiler.
+
+The oracles are the formulas of docs/default-rule.md in plain floats, torch's own optimizers, and the same step taken
+in another way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import camhd
+from camhd.hyper import HyperRule, LongHorizon, Pull, State
+from camhd.rules import base
+from camhd.rules.probe import has_l2_decay
+from camhd.tree import bounds
+from camhd.tree.commit import Commit, Whole
+from camhd.tree.saved import entry, shown
+from camhd.tree.state import Signal, Tracing
+from compare import close
+from models import build
+from state_cases import ADDITIVE, CASES, model, train
+
+pytestmark = pytest.mark.usefixtures("papers_form")
+
+
+def vector(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+# --------------------------------------------------------------------------- the long horizon
+
+
+def literal(rate: float, hyper: float, norm: float, moved: float, factor: float, above: float | None, kept: Any) -> Any:
+    """(4) to (7) of docs/default-rule.md, for one rate."""
+    square, seen, against = kept
+    cosine = -hyper / (norm * factor) if norm * factor > 0 else 0.0
+    if cosine == 0:
+        return rate, kept
+    square, seen = 0.95 * square + 0.05 * cosine**2, seen + 1
+    y = max(-1.0, min(1.0, cosine / math.sqrt(square / (1 - 0.95**seen))))
+    against += 1 - math.copysign(1.0, cosine)
+    fading = 1 / (1 + against / 10)
+    beta = 0.1 * fading * (1 + 2 * fading * 1e-3 / (1e-3 + moved))
+    if above is not None and rate > 0 and above > 0:
+        y -= 0.1 * math.log(rate / above)
+    step = min(factor, 1.0) * (beta * y + 0.02 * cosine)
+    return rate * (1 + max(-0.5, min(0.5, step))), (square, seen, against)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_one_step_of_the_long_horizon_rule_is_its_formula(tied: bool) -> None:
+    """With evidence for and against, steps small and large, factors below and above 1, and rates of 0."""
+    columns: dict[str, list[float]] = {
+        "rate": [0.1, 0.02, 0.3, 0.0, 1.0, 0.5, 0.4, 1e-9],
+        "hyper": [0.3, -0.2, 1e-4, -0.5, 0.0, -2.0, -0.3, -0.9],
+        "norm": [0.5, 0.9, 1.0, 0.6, 1.0, 2.0, 0.0, 1.0],
+        "moved": [0.0, 1e-3, 0.5, 1e-4, 0.1, 0.02, 0.1, 0.0],
+        "factor": [1.0, 0.5, 1.5, 1.0, 1.0, 2.0, 1.0, 1.0],
+        "above": [0.2, 0.02, 0.0, 0.1, 0.1, 0.1, 0.1, 1.0],
+        "square": [0.2, 0.0, 0.9, 0.1, 0.3, 0.04, 0.1, 0.0],
+        "seen": [7.0, 0.0, 100.0, 3.0, 5.0, 1.0, 4.0, 0.0],
+        "against": [14.0, 0.0, 60.0, 2.0, 4.0, 30.0, 2.0, 0.0],
+    }
+    at = {name: vector(*values) for name, values in columns.items()}
+    pull = Pull(at["hyper"], at["norm"], 3, at["moved"], at["above"] if tied else None, at["factor"])
+    kept = {name: at[name] for name in ("square", "seen", "against")}
+    rates, state = LongHorizon().update(at["rate"], pull, kept)
+    wanted = [
+        literal(rate, hyper, norm, moved, factor, above if tied else None, (square, seen, against))
+        for rate, hyper, norm, moved, factor, above, square, seen, against in zip(*columns.values(), strict=True)
+    ]
+    close(rates, vector(*[rate for rate, _ in wanted]))
+    for i, name in enumerate(kept):
+        close(state[name], vector(*[after[i] for _, after in wanted]))
+
+
+def traced_tree() -> Any:
+    opt = camhd.Adam(build("mlp"), lr=0.1, levels=("global", "layer"), hyper_rule="long_horizon", backend="foreach")
+    return opt._tree
+
+
+def by_slot(*values: float) -> dict[int, Tensor]:
+    return {slot: vector(value).reshape(()) for slot, value in enumerate(values)}
+
+
+def test_the_largest_step_of_a_layer() -> None:
+    """The bound of a layer that has moved, that of a first step, and none where there is no direction."""
+    tree = traced_tree()
+    trace = tree.config.hyper_rule.traced
+    tree.state.tracing.kappa.copy_(vector(0.1, 0.0, 0.0, 0.0, 0.2, 0.2))
+    signal = Signal(lengths=by_slot(4.0, 5.0, 1.0, 3.0, 0.0, 0.0), sizes=by_slot(20.0, 16.0, 1e-12, 9.0, 1.0, 1.0))
+    found = bounds.limits(tree.cells, tree.state.tracing, signal, trace)
+    floor = float(tree.cells.numbers[2]) * 0.01**2
+    first, second = 0.1 * math.sqrt(36 / 9), 0.01 * math.sqrt((floor + 9) / 4)
+    close(found[:4], vector(first, first, second, second))
+    assert found[4:].tolist() == [math.inf, math.inf]
+
+
+def test_how_far_a_group_would_go() -> None:
+    tree = traced_tree()
+    trace = tree.config.hyper_rule.traced
+    tracing = Tracing(vector(0.1, 0.2, 0.3, 0.0, 0.5, 0.5), torch.zeros(6, dtype=torch.float64))
+    signal = Signal(lengths=by_slot(4.0, 5.0, 1.0, 3.0, 0.0, 0.0), sizes=by_slot(20.0, 16.0, 7.0, 9.0, 1.0, 1.0))
+    moved, sizes = vector(0.04 + 0.2, 0.09, 0.0), vector(36.0, 16.0, 1.0)
+    close(bounds.relative(tree.cells, tracing, signal, trace, 1), (moved / sizes).sqrt())
+    close(bounds.relative(tree.cells, tracing, signal, trace, 0), (moved.sum() / 52).sqrt().reshape(1))
+    still = Signal(lengths=by_slot(*[0.0] * 6), sizes=by_slot(*[1.0] * 6))
+    assert bounds.relative(tree.cells, tracing, still, trace, 1).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_the_mean_factor_of_groups_of_different_schedules() -> None:
+    named = list(build("mlp").named_parameters())
+    groups = [{"params": named[:2]}, {"params": named[2:]}]
+    cells = camhd.Adam(groups, lr=0.1, hyper_rule="long_horizon", backend="foreach")._tree.cells
+    signal = Signal(moves=by_slot(1.0, 2.0, 3.0, 0.0, 0.0, 0.0))
+    found = bounds.mean_factor(cells, signal, [0.5, -2.0], 0)
+    close(found, vector(math.sqrt((3 * 0.25 + 3 * 4) / 6)))
+    close(bounds.mean_factor(cells, signal, [0.5, -2.0], 1), vector(0.5, 2.0, 0.0))
+
+
+def test_what_a_trace_keeps() -> None:
+    """As much less as rates have grown; all of it where they fell or at a first step; nothing is noted at rest."""
+    tree = traced_tree()
+    before = vector(0.1, 0.4, 0.0, 0.2, 0.3, 0.3), vector(0.5, 0.5, 0.5, 0.5, 0.7, 0.8)
+    tracing = Tracing(before[0].clone(), before[1].clone())
+    signal = Signal(lengths={slot: torch.ones((), dtype=torch.float64) for slot in range(4)})
+    bounds.remember(tracing, signal, tree.cells, vector(0.2, 0.1, 0.3, 0.2, 9.0, 9.0), 0.9)
+    close(tracing.memory, vector(0.45, 0.9, 0.9, 0.9, 0.7, 0.8))
+    close(tracing.kappa, vector(0.2, 0.1, 0.3, 0.2, 0.3, 0.3))
+    shut = Tracing(vector(*[0.1] * 6), vector(*[0.5] * 6))
+    bounds.remember(shut, signal, tree.cells, vector(*[0.0] * 6), 0.9)
+    close(shut.memory, vector(0.9, 0.9, 0.9, 0.9, 0.5, 0.5))
+    fresh = bounds.fresh(tree.cells)
+    assert torch.equal(fresh.kappa, torch.zeros(6, dtype=torch.float64))
+    assert torch.equal(fresh.memory, torch.zeros(6, dtype=torch.float64))
+    assert fresh.kappa.data_ptr() != fresh.memory.data_ptr()
+
+
+def test_a_bound_of_0_pulls_no_rate_down_to_it() -> None:
+    """Weights of zero without a floor have a bound of 0: they stand still, and their rates stay."""
+    tree = traced_tree()
+    for level in tree.state.levels:
+        level.rates.fill_(5.0)
+    most = vector(0.0, 0.0, 0.6, 0.6, torch.inf, torch.inf)
+    signal = Signal(lengths={slot: torch.ones((), dtype=torch.float64) for slot in range(6)})
+    bounds.pull_down(tree.cells, tree.state, signal, most, 0.0)
+    close(tree.state.levels[0].rates, vector(0.6))
+    close(tree.state.levels[1].rates, vector(5.0, 0.6, 5.0))
+
+
+def test_a_direction_of_zero_does_not_stop_the_learning() -> None:
+    """Momentum that cancels the gradient: nothing moves, but the trace says that the rate was too large."""
+    param = nn.Parameter(vector(1.0, 2.0))
+    options: dict[str, Any] = {"hyper_rule": "long_horizon", "levels": ("global",), "backend": "foreach"}
+    opt = camhd.SGD([param], lr=1e-3, momentum=0.5, **options)
+    for grad in (vector(1.0, -1.0), vector(-0.5, 0.5)):
+        param.grad = grad
+        opt.step()
+    fading = 1 / (1 + 2 / 10)
+    beta = 0.1 * fading * (1 + 2 * fading)
+    assert opt.rates()["global"] == pytest.approx(1e-3 * (1 - beta - 0.02), rel=1e-12)
+    assert opt.skipped == 0
+    close(param.detach(), vector(1.0, 2.0) - 1e-3 * vector(1.0, -1.0))
+
+
+def test_a_restart_forgets_the_traces() -> None:
+    net = model()
+    opt = CASES["adam-long-horizon"](net)
+    train(net, opt, 0, 2)
+    tracing = opt.tree.state.tracing
+    assert tracing is not None
+    assert bool((tracing.kappa > 0).all())
+    assert bool((tracing.memory > 0).all())
+    opt.restart()
+    assert not opt.tree.state.tracing.kappa.any()
+    assert not opt.tree.state.tracing.memory.any()
+    assert opt.tree.moved == frozenset()
+
+
+# --------------------------------------------------------------------------- commits
+
+
+class Counted:
+    """Something begun."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def finish(self) -> None:
+        self.times += 1
+
+
+def test_whoever_looks_first_brings_to_an_end_what_was_begun() -> None:
+    net = model()
+    opt = CASES["sgd"](net)
+    held, begun = Whole(opt.tree.state), Counted()
+    assert held.unsettled is held.state
+    held.promise(begun)
+    assert held.unsettled is opt.tree.state
+    assert begun.times == 0
+    assert held.state is opt.tree.state
+    assert begun.times == 1
+    assert held.state is opt.tree.state
+    held.settle()
+    assert begun.times == 1
+    held.promise(begun)
+    assert held.__getstate__()["_pending"] is None
+    assert begun.times == 2
+    held.promise(begun)
+    held.promise(None)
+    held.settle()
+    assert begun.times == 2
+
+
+@pytest.mark.parametrize("name", ["sgd", "nesterov-parameter"])
+def test_a_commit_that_is_cut_short_is_finished_by_the_next_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nets = model(), model()
+    opts = [CASES[name](net) for net in nets]
+    for net, opt in zip(nets, opts, strict=True):
+        opt.backend.name = "foreach"
+        train(net, opt, 0, 2)
+    whole, calls = Commit.finish, []
+
+    def cut(commit: Commit) -> None:
+        calls.append(commit)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        whole(commit)
+
+    monkeypatch.setattr(Commit, "finish", cut)
+    with pytest.raises(KeyboardInterrupt):
+        train(nets[0], opts[0], 2, 3)
+    found = opts[0].tree.state
+    assert len(calls) == 2
+    monkeypatch.undo()
+    train(nets[1], opts[1], 2, 3)
+    wanted = opts[1].tree.state
+    assert found.step == wanted.step == 3
+    assert all(map(torch.equal, found.vectors(), wanted.vectors()))
+    assert len(found.all_levels()) == len(found.levels) + len(found.leaves)
+    pairs = zip(found.all_levels(), wanted.all_levels(), strict=True)
+    assert all(torch.equal(one.rates, other.rates) for one, other in pairs)
+
+
+# --------------------------------------------------------------------------- while compiling
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "adabound"])
+def test_what_is_computed_while_compiling_are_the_same_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts and decays are tensors then, or they would be compiled in; here the same lines run without a compiler."""
+    makers: dict[str, Any] = {
+        "adam": camhd.Adam,
+        "adamw": lambda m, **o: camhd.AdamW(m, weight_decay=0.1, **o),
+        "adabound": lambda m, **o: camhd.AdaBound(m, gamma=0.4, decay_bound="sqrt", **o),
+    }
+    found = []
+    for compiling in (False, True):
+        net = model().double()
+        options = {**ADDITIVE, "decay": 0.05 if name != "adamw" else lambda t: 0.9**t, "backend": "foreach"}
+        opt = makers[name](net, lr=0.02, **options)
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda on=compiling: on)
+        for t in range(4):
+            for i, p in enumerate(net.parameters()):
+                p.grad = (p.detach() * (i + 1) + t).cos()
+            opt.step()
+        monkeypatch.undo()
+        found.append((net, opt))
+    (one, plain), (other, traced) = found
+    for p, q in zip(one.parameters(), other.parameters(), strict=True):
+        close(q.detach(), p.detach())
+    for a, b in zip(plain.tree.state.vectors(), traced.tree.state.vectors(), strict=True):
+        close(b, a)
+
+
+def test_counts_are_numbers_unless_a_compiler_would_fix_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {"step": torch.tensor(3.0)}
+    batch = base.Batch(0, {}, {}, 1.0, 1.0, [0], [torch.ones(2)], [torch.ones(2)], [state])
+    assert batch.counts() == [3.0]
+    assert type(batch.counts()[0]) is float
+    whole = base.Batch(0, {}, {}, 1.0, 1.0, [0, 1], [torch.ones(2**20)] * 2, [torch.ones(2**20)] * 2, [state, state])
+    assert len(list(whole.pieces(()))) > 1
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    (count,) = batch.counts()
+    assert isinstance(count, Tensor)
+    assert count.dtype == torch.float64
+    assert float(count) == 3.0
+    assert list(whole.pieces(())) == [whole]
+
+
+# --------------------------------------------------------------------------- states
+
+
+class Heavy(HyperRule):
+    """A rate with momentum: its state has either sign."""
+
+    def start(self, rates: Tensor) -> State:
+        return {"speed": torch.zeros_like(rates)}
+
+    def update(self, rates: Tensor, pull: Pull, state: Mapping[str, Tensor]) -> tuple[Tensor, State]:
+        speed = 0.5 * state["speed"] + pull.hyper
+        return rates - speed, {"speed": speed}
+
+
+@pytest.mark.parametrize("levels", [("global", "layer"), ("global", "parameter")])
+def test_a_hyper_rules_own_state_may_be_negative(levels: tuple[str, ...]) -> None:
+    nets = model(), model()
+    options: dict[str, Any] = {**ADDITIVE, "hyper_rule": Heavy(), "levels": levels}
+    opts = [camhd.Adam(net, lr=0.01, **options) for net in nets]
+    train(nets[0], opts[0], 0, 3)
+    saved = opts[0].state_dict()
+    speeds = [v for found in saved["state"].values() for k, v in found.items() if k.startswith("hyper_speed")]
+    assert min(float(speed.min()) for speed in speeds) < 0
+    nets[1].load_state_dict(nets[0].state_dict())
+    opts[1].load_state_dict(saved)
+    for net, opt in zip(nets, opts, strict=True):
+        train(net, opt, 3, 5)
+    assert all(map(torch.equal, nets[0].parameters(), nets[1].parameters()))
+    assert all(map(torch.equal, opts[0].tree.state.vectors(), opts[1].tree.state.vectors()))
+
+
+def test_the_number_that_is_wrong_is_the_one_that_is_shown() -> None:
+    tree = camhd.Adam(model(), lr=0.01, **{**ADDITIVE, "levels": ("global", "unit")}).tree
+    found = {"rate.unit": torch.tensor([0.0, 0.5])}
+    assert entry(tree, found, "rate.unit", "a", (2,)) is found["rate.unit"]
+    for values, shown_one in (([0.0, -0.5], "-0.5"), ([0.5, math.inf], "inf"), ([-0.25, math.nan], "-0.25")):
+        with pytest.raises(ValueError, match=f"must be finite and 0 or more, found {shown_one};"):
+            entry(tree, {"rate.unit": torch.tensor(values)}, "rate.unit", "a", (2,))
+    with pytest.raises(ValueError, match="must be finite, found nan;"):
+        entry(tree, {"hyper_x.unit": torch.tensor([-1.0, math.nan])}, "hyper_x.unit", "a", (2,))
+    assert len(shown("x" * 78)) == 80
+    assert shown("x" * 78) == repr("x" * 78)
+    assert shown("x" * 79) == f"'{'x' * 76}..."
+
+
+def _two_groups(net: nn.Module, root: str = "group") -> Any:
+    named = list(net.named_parameters())
+    groups = [{"params": named[:2], "lr": 0.02}, {"params": named[2:], "lr": 0.03}]
+    return camhd.Adam(groups, lr=0.01, **{**ADDITIVE, "levels": (root, "layer")})
+
+
+@pytest.mark.parametrize("name", [*CASES, "groups"])
+def test_a_state_that_is_loaded_and_saved_again_is_the_same(name: str) -> None:
+    make = _two_groups if name == "groups" else CASES[name]
+    net, other = model(), model()
+    opt = make(net)
+    train(net, opt, 0, 2)
+    saved = opt.state_dict()
+    again = make(other)
+    again.load_state_dict(saved)
+    anew = again.state_dict()
+    assert [set(found) for found in anew["state"].values()] == [set(found) for found in saved["state"].values()]
+    assert anew["param_groups"] == saved["param_groups"]
+    pairs = zip(opt.tree.state.vectors(), again.tree.state.vectors(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert again.tree.cells.alike == opt.tree.cells.alike
+    flags = [[ratio is None for ratio in o.tree.cells.ratios] for o in (opt, again)]
+    assert flags[0] == flags[1]  # no factors where all would be 1
+
+
+def test_where_rates_started_is_saved_only_if_it_is_not_the_groups_first_lr() -> None:
+    for make, wanted in (
+        (CASES["adam"], {"rate.global", "rate.layer"}),
+        (_two_groups, {"rate.group", "rate.layer"}),
+        (lambda net: _two_groups(net, "global"), {"rate.global", "start.global", "rate.layer"}),
+    ):
+        for entries in make(model()).state_dict()["state"].values():
+            assert {key for key in entries if "." in key} == wanted
+
+
+# --------------------------------------------------------------------------- combinations and wrapped optimizers
+
+
+def test_regularised_rates_of_one_level_are_plain_ones() -> None:
+    """There is nothing above to be tied to."""
+    nets = model(), model()
+    for net, combine in zip(nets, ("fixed", camhd.combine.Regularized(5.0)), strict=True):
+        options = {**ADDITIVE, "levels": ("layer",), "combine": combine, "combine_lr": None}
+        train(net, camhd.Adam(net, lr=0.01, **options), 0, 3)
+    assert all(map(torch.equal, nets[0].parameters(), nets[1].parameters()))
+
+
+def test_the_multiplicative_rules_own_beta() -> None:
+    opt = camhd.Adam(model(), hyper_rule="multiplicative")
+    assert opt.param_groups[0]["hyper_lr"] == 0.02
+    with pytest.raises(ValueError, match="'hyper_scale' must be left out with hyper_rule='multiplicative'"):
+        camhd.Adam(model(), hyper_rule="multiplicative", hyper_scale="mean")
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_a_wrapped_optimizer_looks_back_as_far_as_our_own(name: str) -> None:
+    """Bounds and traces of a direction that is asked for are those of one that is computed."""
+    nets = model().double(), model().double()
+    rule: dict[str, Any] = {"hyper_rule": "long_horizon", "max_change": None, "backend": "foreach"}
+    if name == "sgd":
+        own: Any = camhd.SGD(nets[0], lr=0.3, momentum=0.9, **rule)
+        inner: Any = torch.optim.SGD(nets[1].named_parameters(), lr=0.3, momentum=0.9)
+    else:
+        own = camhd.AdamW(nets[0], lr=0.3, weight_decay=0.1, **rule)
+        inner = torch.optim.AdamW(nets[1].named_parameters(), lr=0.3, weight_decay=0.1)
+    other = camhd.wrap(inner, **rule)
+    for t in range(6):
+        for net, opt in zip(nets, (own, other), strict=True):
+            for i, p in enumerate(net.parameters()):
+                p.grad = (p.detach() * (i + 1) + 0.1 * t).sin()
+            opt.step()
+    for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        close(q.detach(), p.detach(), rtol=1e-9)
+    for a, b in zip(own.tree.state.vectors(), other.tree.state.vectors(), strict=True):
+        close(b, a, rtol=1e-9)
+
+
+@pytest.mark.parametrize("lr", [0.0, 1.5, 1e4])
+def test_any_lr_may_be_that_of_a_wrapped_optimizer(lr: float) -> None:
+    """A trial of it starts from a lr of its own where that is 0, and loses no digits where it is large."""
+    net, other = model(), model()
+    opt = camhd.wrap(torch.optim.SGD(net.parameters(), lr=lr), levels=("global",), hyper_lr=0.0, combine="fixed")
+    own = camhd.SGD(other.parameters(), lr=lr, levels=("global",), hyper_lr=0.0, combine="fixed")
+    train(net, opt, 0, 1)
+    train(other, own, 0, 1)
+    for p, q in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+
+
+def test_how_a_decay_acts_is_known_before_there_is_one() -> None:
+    """It may be set later, as a scheduler of weight decay does."""
+    for decay in (0.0, 0.3):
+        for kind, l2 in ((torch.optim.AdamW, False), (torch.optim.Adam, True)):
+            inner = kind([nn.Parameter(torch.ones(2, 2))], weight_decay=decay)
+            assert has_l2_decay(inner, inner.param_groups[0]) is l2
+
+
+class Fading(torch.optim.Optimizer):
+    """Plain SGD with an option that has the name of one of ours."""
+
+    def __init__(self, params: Any, lr: float = 0.1) -> None:
+        super().__init__(params, {"lr": lr, "decay": 0.5})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override] # it gives no loss
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(p.grad * group["lr"] * group["decay"])
+
+
+def test_a_wrapped_optimizer_keeps_its_own_options_whatever_they_are_called() -> None:
+    param = nn.Parameter(vector(1.0, 2.0))
+    opt = camhd.wrap(Fading([param]), levels=("global",), hyper_lr=0.0, combine="fixed")
+    param.grad = vector(1.0, -1.0)
+    opt.step()
+    close(param.detach(), vector(1.0, 2.0) - 0.05 * vector(1.0, -1.0))
+    assert opt.param_groups[0]["decay"] == 0.5
