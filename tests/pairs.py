@@ -19,10 +19,10 @@ from reference_long_horizon import BASES
 Named = list[tuple[str, nn.Parameter]]
 CLASSES = {"sgd": camhd.SGD, "adam": camhd.Adam, "adamw": camhd.AdamW, "adabound": camhd.AdaBound}
 ALIKE = 1e-11
-# Rows of several pieces, short rows, single scalars, a long run; gradients of very different size.
+# Rows of several pieces, short rows, single scalars, rows that just count as long; gradients of very different size.
 SHAPES = {
-    "a.weight": (2, 70), "a.bias": (2,), "b.weight": (7, 5), "b.bias": (7,), "c.weight": (4, 3), "d.weight": (2, 66),
-    "e.weight": (1, 2),
+    "a.weight": (2, 70), "a.bias": (2,), "b.weight": (7, 5), "b.bias": (7,), "f.bias": (6,), "c.weight": (4, 9),
+    "d.weight": (2, 66), "e.weight": (1, 2),
 }  # fmt: skip
 SCALES = {"a.weight": 0.01, "b.weight": 3.0, "b.bias": 0.001, "c.weight": 0.1, "e.weight": 30.0}
 LR = 0.01
@@ -141,4 +141,3 @@ def story(pair: Pair) -> None:
             named[0][1].mul_(0.01)
             named[2][1].mul_(0.5)
     pair.step(factors=(0.7, 0.6))
-    pair.step(factors=(0.5, 0.6))

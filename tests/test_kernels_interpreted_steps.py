@@ -56,9 +56,9 @@ def test_every_rule_lives_through_it_all(base: str, monkeypatch: pytest.MonkeyPa
 def test_a_cap_on_the_scalars_own_rates(
     base: str, rule: str, levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some of them meet it, and γ learns from all."""
+    """Some of them meet it, others do not, and γ learns from all."""
     small(monkeypatch)
-    own: dict[str, Any] = {} if rule == "additive" else {"hyper_lr": 0.02}
+    own: dict[str, Any] = {} if rule == "additive" else {"hyper_lr": 0.0015}
     made = pair(base, levels, hyper_rule=rule, max_change=1.002, **own)
     story(made)
     assert max(changes(made)) > 0.003
@@ -129,12 +129,12 @@ def test_a_rate_of_0_may_grow_whatever_the_cap(levels: tuple[str, ...], monkeypa
     made.step()
     for optimizer in made.both:
         state = optimizer.tree.state
-        state.levels[0].rates[1] = 0.0
+        state.levels[0].rates.zero_()
         for leaf in state.leaves:
             leaf.rates.view(-1)[::2] = 0.0
     made.step()
     made.step()
-    assert made.both[0].tree.state.levels[0].rates[1] > 0
+    assert made.both[0].tree.state.levels[0].rates.max() > 0
 
 
 def test_decoupled_decay_of_1_and_cosines(monkeypatch: pytest.MonkeyPatch) -> None:
