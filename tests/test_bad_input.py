@@ -691,6 +691,11 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         TypeError,
         "L4 needs the loss: call step(closure) or step(loss=loss), one of the two.",
     ),
+    "l4 with a decay that is text": (
+        lambda m: baselines.L4Mom(m, decay="slow"),
+        TypeError,
+        "'betas' must be one number, got ('slow',).",
+    ),
     "a sparse gradient": (
         sparse,
         RuntimeError,
