@@ -20,6 +20,7 @@ from camhd.rules import base
 from camhd.tree import bounds
 from camhd.tree.commit import Commit, Whole
 from camhd.tree.config import TreeConfig
+from camhd.tree.numbers import times_, within
 from camhd.tree.saved import entry, shown
 from camhd.tree.state import Signal, Tracing
 from cases import everything_in_play
@@ -433,6 +434,19 @@ def test_the_multiplicative_rules_own_beta() -> None:
     assert opt.param_groups[0]["hyper_lr"] == 0.02
     with pytest.raises(ValueError, match="'hyper_scale' must be left out with hyper_rule='multiplicative'"):
         camhd.Adam(model(), hyper_rule="multiplicative", hyper_scale="mean")
+    with pytest.raises(ValueError, match="'hyper_scale' must be left out with hyper_rule='long_horizon'"):
+        camhd.Adam(model(), hyper_rule="long_horizon", hyper_scale="mean")
+
+
+def test_cosines_of_single_scalars_are_signs() -> None:
+    """α ← α (1 ± β), whatever the base rule makes of the gradient and whatever the weights of the levels are."""
+    param = nn.Parameter(vector(1.0, 2.0, 3.0))
+    options: dict[str, Any] = {"levels": ("layer", "parameter"), "hyper_rule": "multiplicative", "backend": "foreach"}
+    opt = camhd.Adam([param], lr=0.01, hyper_lr=0.05, **options)
+    for grad in (vector(0.1, 0.2, -0.3), vector(0.3, -0.1, -0.2)):
+        param.grad = grad
+        opt.step()
+    close(opt.rates()["parameter"]["0"], 0.01 * vector(1.05, 0.95, 1.05))
 
 
 def test_regularised_scalars_without_a_gradient_are_tied_like_the_others() -> None:
@@ -480,6 +494,8 @@ def test_a_networks_first_weights_are_as_large_as_the_number_of_levels_asks_for(
     for levels in (1, 3, 8):
         state = camhd.combine.Network(hidden=4000).start(torch.full((levels,), 1 / levels, dtype=torch.float64), 1)
         assert float(state["w1"].square().mean()) == pytest.approx(1 / levels, rel=0.1)
+    assert repr(camhd.combine.Network()) == "Network(hidden=8, seed=0)"
+    assert camhd.combine.Network().start(vector(0.5, 0.5), 1)["w1"].shape == (8, 2)
 
 
 # --------------------------------------------------------------------------- cells and settings
@@ -533,6 +549,16 @@ def test_sums_are_in_single_precision_at_least() -> None:
     found = observer.signal().dots[0]
     assert found.dtype == torch.float32
     close(found, (grad.double() * last.double()).sum(), rtol=1e-5)
+
+
+def test_numbers_that_multiply_and_numbers_that_bound() -> None:
+    values = [vector(1.0, 3.0), vector(2.0)]
+    times_(values, [2.0, 2.0])
+    close(torch.cat(values), vector(2.0, 6.0, 4.0))
+    times_(values, [1.0, 1.0])
+    close(torch.cat(values), vector(2.0, 6.0, 4.0))
+    found = within(vector(5.0, 0.1, 1.5, 7.0, 7.0), vector(1.0, 1.0, 1.0, 0.0, -1.0), 2.0)
+    close(found, vector(2.0, 0.5, 1.5, 7.0, 7.0))
 
 
 def test_settings_that_are_nearly_right() -> None:

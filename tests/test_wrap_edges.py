@@ -64,6 +64,8 @@ def test_how_a_decay_acts_is_known_before_there_is_one() -> None:
         for kind, l2 in ((torch.optim.AdamW, False), (torch.optim.Adam, True)):
             inner = kind([nn.Parameter(torch.ones(2, 2))], weight_decay=decay)
             assert has_l2_decay(inner, inner.param_groups[0]) is l2
+    without = Fading([nn.Parameter(torch.ones(2, 2))])
+    assert has_l2_decay(without, without.param_groups[0]) is False
 
 
 class Fading(torch.optim.Optimizer):
@@ -77,6 +79,28 @@ class Fading(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 p.sub_(p.grad * group["lr"] * group["decay"])
+
+
+class Counting(Fading):
+    """It begins to count in its param group when it is stepped first."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override] # it gives no loss
+        for group in self.param_groups:
+            group["k"] = group.get("k", 0) + 1
+        super().step()
+
+
+def test_what_a_wrapped_optimizer_adds_to_its_groups_is_its_own() -> None:
+    param = nn.Parameter(vector(1.0, 2.0))
+    inner = Counting([param])
+    opt = camhd.wrap(inner, **PLAIN)
+    for _ in range(3):
+        param.grad = vector(1.0, -1.0)
+        opt.step()
+    assert inner.param_groups[0]["k"] == 3
+    assert inner.param_groups[0]["lr"] == 0.1
+    close(param.detach(), vector(1.0, 2.0) - 3 * 0.05 * vector(1.0, -1.0))
 
 
 def test_a_wrapped_optimizer_keeps_its_own_options_whatever_they_are_called() -> None:
