@@ -196,6 +196,16 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         ValueError,
         "Invalid final learning rate: -0.1; 'final_lr' must be 0 or more and finite.",
     ),
+    "adabound with a beta of 1": (
+        adabound(betas=(0.9, 1.0)),
+        ValueError,
+        "Invalid beta parameter at index 1: 1.0; 'betas' must lie in [0, 1).",
+    ),
+    "adabound with eps below 0": (
+        adabound(eps=-1e-8),
+        ValueError,
+        "Invalid epsilon value: -1e-08; 'eps' must be 0 or more and finite.",
+    ),
     "gamma of 0": (
         adabound(gamma=0.0),
         ValueError,
@@ -690,6 +700,11 @@ BAD: dict[str, tuple[Make, type[Exception], str]] = {
         lambda m: baselines.L4Adam(m).step(),
         TypeError,
         "L4 needs the loss: call step(closure) or step(loss=loss), one of the two.",
+    ),
+    "l4 with a decay that is text": (
+        lambda m: baselines.L4Mom(m, decay="slow"),
+        TypeError,
+        "'betas' must be one number, got ('slow',).",
     ),
     "a sparse gradient": (
         sparse,

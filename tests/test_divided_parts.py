@@ -21,7 +21,7 @@ from in_threads import in_threads
 if not dist.is_available():
     pytest.skip("this torch has no torch.distributed", allow_module_level=True)
 
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
@@ -89,6 +89,10 @@ def test_meshes_that_have_no_sum_are_refused() -> None:
         short = DTensor.from_local(
             torch.ones(3, 3), one, [Shard(0)], run_check=False, shape=torch.Size((4, 3)), stride=(3, 1)
         )
+        cube = init_device_mesh("cpu", (2, 1, 1), mesh_dim_names=("x", "y", "z"))
+        flat, row = cube["x", "y"]._flatten(), cube["x"]
+        with pytest.raises(ValueError, match="all parameters must lie on one mesh or on slices of it by name, but one"):
+            Shards([divide(whole, row, [Shard(0)]), divide(whole, flat, [Shard(0)])], ["a", "b"])
         with pytest.raises(ValueError, match=r"of which camhd expects \(2, 3\) here, but it is \(3, 3\)"):
             Shards([short], ["a"])
 
@@ -129,8 +133,35 @@ def test_sums_over_two_of_three_dimensions() -> None:
         assert kept["group"] is None  # a process group cannot be written down; it is found again
         again.__setstate__(kept)
         assert [float(part) for part in again.add_up([torch.tensor(1.0)])] == [4.0]
+        slices = Shards([divide(torch.ones(4, 6), mesh["rows", "columns"], [Shard(0), Shard(1)])], ["a"])
+        assert [float(part) for part in slices.add_up([torch.tensor(1.0)])] == [4.0]
+        unnamed = init_device_mesh("cpu", (2, 2, 2))
+        with pytest.raises(ValueError, match=r"along the dimensions \[1, 2\] of .*, which has no names"):
+            Shards([divide(torch.ones(4, 6), unnamed, [Replicate(), Shard(0), Shard(1)])], ["a"])
 
     in_threads(8, summed)
+
+
+def test_a_mesh_of_one_process_has_nobody_to_ask() -> None:
+    def alone() -> None:
+        shards = Shards([divide(torch.ones(4, 6), init_device_mesh("cpu", (1,)), [Shard(0)])], ["a"])
+        assert shards.group is None
+        assert shards.pieces[0].by_rows is None
+
+    in_threads(1, alone)
+
+
+def test_a_process_that_is_not_in_the_mesh_is_told_so() -> None:
+    def outside() -> None:
+        mesh = DeviceMesh("cpu", torch.arange(2))
+        like = DTensor.from_local(
+            torch.ones(2, 3), mesh, [Shard(0)], run_check=False, shape=torch.Size((4, 3)), stride=(3, 1)
+        )
+        if dist.get_rank() == 2:
+            with pytest.raises(ValueError, match=r"this process is not in .*, over which 'a' is divided"):
+                Shards([like], ["a"])
+
+    in_threads(3, outside)
 
 
 def test_names_of_parameters_in_errors() -> None:
@@ -165,6 +196,9 @@ def test_what_a_rule_adds_to_a_state_is_added_to_the_whole() -> None:
         other: dict[str, Any] = {}
         LocalState(other, 1, shards)["new"] = plain
         assert other["new"] is plain
+        rows = shards.wrap_rows(0, torch.ones(2))
+        assert (tuple(rows.shape), rows.stride()) == ((4,), (1,))
+        assert torch.equal(shards.part(1, divide(torch.arange(4.0), mesh, [Shard(0)])), torch.arange(4.0))
 
     in_threads(2, added)
 
@@ -207,6 +241,17 @@ def test_rates_of_rows_lie_where_the_rows_are() -> None:
     in_threads(2, laid_out)
 
 
+def test_the_rates_that_are_kept_here() -> None:
+    """Those of this process's rows, unless all of them are asked for."""
+
+    def kept() -> None:
+        tree = camhd.Adam([("a", nn.Parameter(by_rows("a", torch.ones(5, 2))))], levels=("unit",), **LEARNING)._tree
+        assert len(tree.level_rates()["unit"][0]) == (3, 2)[dist.get_rank()]
+        assert len(tree.level_rates(whole=True)["unit"][0]) == 5
+
+    in_threads(2, kept)
+
+
 def test_rates_of_rows_that_lie_elsewhere_are_shared() -> None:
     """Where a layer's tensors are divided otherwise than its rows, every process keeps all of their rates."""
 
@@ -220,12 +265,13 @@ def test_rates_of_rows_that_lie_elsewhere_are_shared() -> None:
     in_threads(4, partial(laid_out, in_two_ways, [True] * 6))
 
 
-def test_units_that_are_no_rows_are_shared() -> None:
-    """Of a transposed convolution a unit is a column, whatever its rows are."""
+@pytest.mark.parametrize("groups", [1, 2])
+def test_units_that_are_no_rows_are_shared(groups: int) -> None:
+    """Of a transposed convolution a unit is a column, of one with groups a column of some of its rows."""
 
     def laid_out() -> None:
         torch.manual_seed(0)
-        model = nn.ConvTranspose2d(4, 4, 2, bias=False)
+        model = nn.ConvTranspose2d(4, 4, 2, groups=groups, bias=False)
         mesh = init_device_mesh("cpu", (2,))
         model.weight = nn.Parameter(divide(model.weight.detach(), mesh, [Shard(0)]))
         layout = camhd.SGD(model, levels=("global", "unit"), **LEARNING)._tree.cells.divided
@@ -233,6 +279,37 @@ def test_units_that_are_no_rows_are_shared() -> None:
         assert layout.shared == (1, 4)
 
     in_threads(2, laid_out)
+
+
+def test_a_tensor_that_comes_later_must_be_divided_as_its_layer_is() -> None:
+    def refused() -> None:
+        optimizer = camhd.Adam([("a.weight", nn.Parameter(by_rows("", torch.ones(5, 3))))], levels=UNITS, **LEARNING)
+        with pytest.raises(ValueError, match="a layer's rates of the level 'unit' are kept with its rows"):
+            optimizer.add_param_group({"params": [("a.bias", nn.Parameter(torch.ones(5)))]})
+        assert len(optimizer.param_groups) == 1
+
+    in_threads(2, refused)
+
+
+def test_divided_tensors_may_join_whole_ones() -> None:
+    def late(place: Any) -> list[Tensor]:
+        plain = [(name, nn.Parameter(value)) for name, value in values(0).items() if name.startswith("b")]
+        more = [(name, nn.Parameter(place(name, value))) for name, value in values(0).items() if name.startswith("a")]
+        optimizer = camhd.Adam(plain, levels=UNITS, backend="foreach", **LEARNING)
+        go_on(plain, optimizer, as_whole, range(2))
+        optimizer.add_param_group({"params": more})
+        for t in range(2, STEPS):
+            for name, param in plain:
+                param.grad = gradients(t)[name]
+            for name, param in more:
+                param.grad = place(name, gradients(t)[name])
+            optimizer.step()
+        return learned([*plain, *more], optimizer)
+
+    expected = late(as_whole)
+    for found in in_threads(2, lambda: late(by_rows)):
+        for got, want in zip(found, expected, strict=True):
+            close(got, want, rtol=1e-11)
 
 
 # --------------------------------------------------------------------------- states
@@ -306,6 +383,39 @@ def _as(after: Any, key: str, value: Any) -> Any:
 # --------------------------------------------------------------------------- steps
 
 
+def test_caps_of_two_groups_hold_for_the_rates_they_share() -> None:
+    """The smaller one, also where the members of the other lie on another process."""
+
+    def trained(place: Any, **options: Any) -> list[Tensor]:
+        def make(named: list[Any]) -> Any:
+            groups = [{"params": named[:1], "max_change": 1.01}, {"params": named[1:], "max_change": 1.3}]
+            return camhd.Adam(groups, levels=UNITS, **{**LEARNING, "hyper_lr": 1e-2}, **options)
+
+        return learned(*train(make, place))
+
+    expected = trained(as_whole, backend="foreach")
+    for found in in_threads(2, lambda: trained(by_rows)):
+        for got, want in zip(found, expected, strict=True):
+            close(got, want, rtol=1e-11)
+
+
+def test_complex_parameters_beside_divided_ones() -> None:
+    def trained(place: Any, **options: Any) -> list[Tensor]:
+        named = [("a", nn.Parameter(place("", torch.ones(4, 2, dtype=torch.float64))))]
+        named.append(("z", nn.Parameter(torch.ones(3, dtype=torch.complex128))))
+        optimizer = camhd.Adam(named, levels=UNITS, **LEARNING, **options)
+        for t in range(3):
+            named[0][1].grad = place("", torch.arange(8, dtype=torch.float64).view(4, 2) - 3 + t)
+            named[1][1].grad = torch.tensor([1 + 2j, t - 1j, 0.5j], dtype=torch.complex128)
+            optimizer.step()
+        return [torch.view_as_real(p) if p.is_complex() else p for p in learned(named, optimizer)]
+
+    expected = trained(as_whole, backend="foreach")
+    for found in in_threads(2, lambda: trained(by_rows)):
+        for got, want in zip(found, expected, strict=True):
+            close(got, want, rtol=1e-11)
+
+
 @pytest.mark.parametrize("maker", ["tied", "units"])
 def test_a_step_without_gradients_teaches_nothing(maker: str) -> None:
     """Neither do rates tie themselves anew, as in one process."""
@@ -325,11 +435,14 @@ def test_a_step_without_gradients_teaches_nothing(maker: str) -> None:
             close(got, want, rtol=1e-11)
 
 
+@pytest.mark.parametrize("levels", [UNITS, ("unit",)])
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_is_not_finite_on_one_process_is_skipped_on_all(count: int) -> None:
+def test_what_is_not_finite_on_one_process_is_skipped_on_all(count: int, levels: tuple[str, ...]) -> None:
+    """Also where no rate is shared, so that nobody else would see it in a sum."""
+
     def trained(place: Any, **options: Any) -> list[Tensor]:
-        named, optimizer = train(partial(camhd.SGD, levels=UNITS, **LEARNING, **options), place, range(2))
-        before = learned(named, optimizer)[:3]
+        named, optimizer = train(partial(camhd.SGD, levels=levels, **LEARNING, **options), place, range(2))
+        before = learned(named, optimizer)[: len(levels)]
         for name, param in named:
             grad = gradients(2)[name]
             if name == "a.weight":
@@ -337,7 +450,7 @@ def test_what_is_not_finite_on_one_process_is_skipped_on_all(count: int) -> None
             param.grad = place(name, grad)
         optimizer.step()
         assert optimizer.skipped == 1
-        assert all(map(torch.equal, learned(named, optimizer)[:3], before))
+        assert all(map(torch.equal, learned(named, optimizer)[: len(levels)], before))
         return before
 
     expected = trained(as_whole, backend="foreach")

@@ -17,13 +17,16 @@ from torch import Tensor, nn
 import camhd
 from camhd.hyper import HyperRule, LongHorizon, Pull, State
 from camhd.rules import base
-from camhd.rules.probe import has_l2_decay
 from camhd.tree import bounds
 from camhd.tree.commit import Commit, Whole
+from camhd.tree.config import TreeConfig
+from camhd.tree.numbers import times_, within
 from camhd.tree.saved import entry, shown
 from camhd.tree.state import Signal, Tracing
-from compare import close
-from models import build
+from cases import everything_in_play
+from compare import assert_same_state, close
+from models import backward, build, twin
+from reference_long_horizon import Reference
 from state_cases import ADDITIVE, CASES, model, train
 
 pytestmark = pytest.mark.usefixtures("papers_form")
@@ -100,16 +103,20 @@ def test_the_largest_step_of_a_layer() -> None:
     first, second = 0.1 * math.sqrt(36 / 9), 0.01 * math.sqrt((floor + 9) / 4)
     close(found[:4], vector(first, first, second, second))
     assert found[4:].tolist() == [math.inf, math.inf]
+    lost = Signal(lengths=by_slot(*[1.0] * 6), sizes=by_slot(math.nan, 1.0, math.inf, 1.0, 4.0, 5.0))
+    found = bounds.limits(tree.cells, tree.state.tracing, lost, trace)  # weights that are not finite bound nothing
+    assert found[:4].tolist() == [math.inf] * 4
+    close(found[4:], vector(*[0.1 * math.sqrt(9 / 2)] * 2))
 
 
 def test_how_far_a_group_would_go() -> None:
     tree = traced_tree()
     trace = tree.config.hyper_rule.traced
     tracing = Tracing(vector(0.1, 0.2, 0.3, 0.0, 0.5, 0.5), torch.zeros(6, dtype=torch.float64))
-    signal = Signal(lengths=by_slot(4.0, 5.0, 1.0, 3.0, 0.0, 0.0), sizes=by_slot(20.0, 16.0, 7.0, 9.0, 1.0, 1.0))
-    moved, sizes = vector(0.04 + 0.2, 0.09, 0.0), vector(36.0, 16.0, 1.0)
+    signal = Signal(lengths=by_slot(4.0, 5.0, 1.0, 3.0, 0.0, 0.0), sizes=by_slot(20.0, 16.0, 0.4, 0.3, 1.0, 1.0))
+    moved, sizes = vector(0.04 + 0.2, 0.09, 0.0), vector(36.0, 0.7, 1.0)
     close(bounds.relative(tree.cells, tracing, signal, trace, 1), (moved / sizes).sqrt())
-    close(bounds.relative(tree.cells, tracing, signal, trace, 0), (moved.sum() / 52).sqrt().reshape(1))
+    close(bounds.relative(tree.cells, tracing, signal, trace, 0), (moved.sum() / 36.7).sqrt().reshape(1))
     still = Signal(lengths=by_slot(*[0.0] * 6), sizes=by_slot(*[1.0] * 6))
     assert bounds.relative(tree.cells, tracing, still, trace, 1).tolist() == [0.0, 0.0, 0.0]
 
@@ -152,6 +159,32 @@ def test_a_bound_of_0_pulls_no_rate_down_to_it() -> None:
     bounds.pull_down(tree.cells, tree.state, signal, most, 0.0)
     close(tree.state.levels[0].rates, vector(0.6))
     close(tree.state.levels[1].rates, vector(5.0, 0.6, 5.0))
+
+
+def test_a_layer_of_one_scalar_has_a_bound_too() -> None:
+    param = nn.Parameter(vector(2.0))
+    options: dict[str, Any] = {"hyper_rule": "long_horizon", "levels": ("global",), "backend": "foreach"}
+    opt = camhd.SGD([param], lr=1.0, **options)
+    param.grad = vector(4.0)
+    opt.step()
+    assert opt.rates()["global"] == pytest.approx(0.01 * 2 / 4, rel=1e-12)
+    close(param.detach(), vector(2.0 * 0.99))
+
+
+def test_layers_that_take_turns_keep_their_traces() -> None:
+    """One that does not move is looked back on when it does, as the literal reference has it."""
+    nets = [nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)).double() for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    opt = camhd.Adam(nets[0], lr=0.02, hyper_rule="long_horizon", backend="foreach")
+    reference = Reference(nets[1], 0.02)
+    for t in range(6):
+        for net, stepper in zip(nets, (opt, reference), strict=True):
+            for i, p in enumerate(net.parameters()):
+                p.grad = (p.detach() + t).sin() if (i < 2) == (t % 2 == 0) else None
+            stepper.step()
+        for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+            close(p.detach(), q.detach(), rtol=1e-10)
+    assert opt.tree.moved == frozenset(range(4))
 
 
 def test_a_direction_of_zero_does_not_stop_the_learning() -> None:
@@ -278,6 +311,15 @@ def test_what_is_computed_while_compiling_are_the_same_numbers(name: str, monkey
         close(b, a)
 
 
+def test_decays_are_numbers_unless_a_compiler_would_fix_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    decay = TreeConfig.make(decay=0.1).decay
+    assert type(decay(3)) is float
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    found = decay(3)
+    assert isinstance(found, Tensor)
+    assert float(found) == pytest.approx(math.exp(-0.3), rel=1e-12)
+
+
 def test_counts_are_numbers_unless_a_compiler_would_fix_them(monkeypatch: pytest.MonkeyPatch) -> None:
     state = {"step": torch.tensor(3.0)}
     batch = base.Batch(0, {}, {}, 1.0, 1.0, [0], [torch.ones(2)], [torch.ones(2)], [state])
@@ -373,7 +415,7 @@ def test_where_rates_started_is_saved_only_if_it_is_not_the_groups_first_lr() ->
             assert {key for key in entries if "." in key} == wanted
 
 
-# --------------------------------------------------------------------------- combinations and wrapped optimizers
+# --------------------------------------------------------------------------- combinations
 
 
 def test_regularised_rates_of_one_level_are_plain_ones() -> None:
@@ -386,72 +428,158 @@ def test_regularised_rates_of_one_level_are_plain_ones() -> None:
 
 
 def test_the_multiplicative_rules_own_beta() -> None:
-    opt = camhd.Adam(model(), hyper_rule="multiplicative")
+    net = model()
+    opt = camhd.Adam(net, hyper_rule="multiplicative", backend="foreach")
+    train(net, opt, 0, 2)
     assert opt.param_groups[0]["hyper_lr"] == 0.02
     with pytest.raises(ValueError, match="'hyper_scale' must be left out with hyper_rule='multiplicative'"):
         camhd.Adam(model(), hyper_rule="multiplicative", hyper_scale="mean")
+    with pytest.raises(ValueError, match="'hyper_scale' must be left out with hyper_rule='long_horizon'"):
+        camhd.Adam(model(), hyper_rule="long_horizon", hyper_scale="mean")
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamw"])
-def test_a_wrapped_optimizer_looks_back_as_far_as_our_own(name: str) -> None:
-    """Bounds and traces of a direction that is asked for are those of one that is computed."""
-    nets = model().double(), model().double()
-    rule: dict[str, Any] = {"hyper_rule": "long_horizon", "max_change": None, "backend": "foreach"}
-    if name == "sgd":
-        own: Any = camhd.SGD(nets[0], lr=0.3, momentum=0.9, **rule)
-        inner: Any = torch.optim.SGD(nets[1].named_parameters(), lr=0.3, momentum=0.9)
-    else:
-        own = camhd.AdamW(nets[0], lr=0.3, weight_decay=0.1, **rule)
-        inner = torch.optim.AdamW(nets[1].named_parameters(), lr=0.3, weight_decay=0.1)
-    other = camhd.wrap(inner, **rule)
-    for t in range(6):
-        for net, opt in zip(nets, (own, other), strict=True):
-            for i, p in enumerate(net.parameters()):
-                p.grad = (p.detach() * (i + 1) + 0.1 * t).sin()
-            opt.step()
-    for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
-        close(q.detach(), p.detach(), rtol=1e-9)
-    for a, b in zip(own.tree.state.vectors(), other.tree.state.vectors(), strict=True):
-        close(b, a, rtol=1e-9)
+def test_cosines_of_single_scalars_are_signs() -> None:
+    """α ← α (1 ± β), whatever the base rule makes of the gradient and whatever the weights of the levels are."""
+    param = nn.Parameter(vector(1.0, 2.0, 3.0))
+    options: dict[str, Any] = {"levels": ("layer", "parameter"), "hyper_rule": "multiplicative", "backend": "foreach"}
+    opt = camhd.Adam([param], lr=0.01, hyper_lr=0.05, **options)
+    for grad in (vector(0.1, 0.2, -0.3), vector(0.3, -0.1, -0.2)):
+        param.grad = grad
+        opt.step()
+    close(opt.rates()["parameter"]["0"], 0.01 * vector(1.05, 0.95, 1.05))
 
 
-@pytest.mark.parametrize("lr", [0.0, 1.5, 1e4])
-def test_any_lr_may_be_that_of_a_wrapped_optimizer(lr: float) -> None:
-    """A trial of it starts from a lr of its own where that is 0, and loses no digits where it is large."""
-    net, other = model(), model()
-    opt = camhd.wrap(torch.optim.SGD(net.parameters(), lr=lr), levels=("global",), hyper_lr=0.0, combine="fixed")
-    own = camhd.SGD(other.parameters(), lr=lr, levels=("global",), hyper_lr=0.0, combine="fixed")
-    train(net, opt, 0, 1)
-    train(other, own, 0, 1)
-    for p, q in zip(net.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+def test_regularised_scalars_without_a_gradient_are_tied_like_the_others() -> None:
+    """Against the literal algorithm: what the levels above learned pulls at them, too."""
+    net = build("mlp")
+    setup = everything_in_play("adam", ("global", "layer", "parameter"), "closed", net)
+    other = twin(net)
+    opt, reference = type(setup)(**{**vars(setup), "backend": "foreach"}).library(net), setup.reference(other)
+    for t in range(1, 5):
+        for one, stepper in ((net, opt), (other, reference)):
+            backward(one, t)
+            if t == 3:
+                next(one.parameters()).grad = None
+            stepper.step()
+        assert_same_state(opt, net, reference, other)
 
 
-def test_how_a_decay_acts_is_known_before_there_is_one() -> None:
-    """It may be set later, as a scheduler of weight decay does."""
-    for decay in (0.0, 0.3):
-        for kind, l2 in ((torch.optim.AdamW, False), (torch.optim.Adam, True)):
-            inner = kind([nn.Parameter(torch.ones(2, 2))], weight_decay=decay)
-            assert has_l2_decay(inner, inner.param_groups[0]) is l2
+def test_regularised_scalars_are_tied_by_their_own_beta() -> None:
+    """β of 0 at the level of the scalars: neither their hypergradient nor those above move them."""
+    net = model()
+    beta = {"global": 1e-3, "layer": 1e-3, "parameter": 0.0}
+    options: dict[str, Any] = {"levels": tuple(beta), "hyper_lr": beta, "hyper_rule": "additive", "backend": "foreach"}
+    opt = camhd.Adam(net, lr=0.01, combine=camhd.combine.Regularized(50.0, solve="closed"), **options)
+    train(net, opt, 0, 4)
+    assert opt.rates()["layer"]["0"] != pytest.approx(0.01, rel=1e-3)
+    for rates in opt.rates()["parameter"].values():
+        assert torch.equal(rates, torch.full_like(rates, 0.01))
 
 
-class Fading(torch.optim.Optimizer):
-    """Plain SGD with an option that has the name of one of ours."""
+def test_which_saved_weights_are_on_the_simplex() -> None:
+    """Weights of 0 are, rounding is forgiven, more than that is not; of each layer by itself."""
+    linear = camhd.combine.Normalized()
+    for good in ([1.0, 0.0], [0.25, 0.75], [0.5, 0.5005]):
+        assert linear.trouble({"weights": vector(*good)}) is None
+    for bad in ([0.5, 0.5015], [0.5, 0.4985], [1.5, -0.5], [0.7, 0.7]):
+        assert "sum to 1" in str(linear.trouble({"weights": vector(*bad)}))
+    assert linear.trouble({"weights": vector(math.nan, 1.0)}) == "must be finite"
+    per_layer = camhd.combine.PerLayer()
+    assert per_layer.trouble({"weights": torch.stack([vector(0.5, 0.5), vector(1.0, 0.0)])}) is None
+    assert "sum to 1" in str(per_layer.trouble({"weights": torch.stack([vector(0.5, 0.5), vector(0.7, 0.7)])}))
 
-    def __init__(self, params: Any, lr: float = 0.1) -> None:
-        super().__init__(params, {"lr": lr, "decay": 0.5})
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override] # it gives no loss
-        for group in self.param_groups:
-            for p in group["params"]:
-                p.sub_(p.grad * group["lr"] * group["decay"])
+def test_a_networks_first_weights_are_as_large_as_the_number_of_levels_asks_for() -> None:
+    """Hidden units get inputs of size 1 from any number of levels."""
+    for levels in (1, 3, 8):
+        state = camhd.combine.Network(hidden=4000).start(torch.full((levels,), 1 / levels, dtype=torch.float64), 1)
+        assert float(state["w1"].square().mean()) == pytest.approx(1 / levels, rel=0.1)
+    assert repr(camhd.combine.Network()) == "Network(hidden=8, seed=0)"
+    assert camhd.combine.Network().start(vector(0.5, 0.5), 1)["w1"].shape == (8, 2)
 
 
-def test_a_wrapped_optimizer_keeps_its_own_options_whatever_they_are_called() -> None:
-    param = nn.Parameter(vector(1.0, 2.0))
-    opt = camhd.wrap(Fading([param]), levels=("global",), hyper_lr=0.0, combine="fixed")
-    param.grad = vector(1.0, -1.0)
-    opt.step()
-    close(param.detach(), vector(1.0, 2.0) - 0.05 * vector(1.0, -1.0))
-    assert opt.param_groups[0]["decay"] == 0.5
+# --------------------------------------------------------------------------- cells and settings
+
+
+def test_units_of_what_must_be_free_of_the_first_lr() -> None:
+    named = list(build("mlp").named_parameters())
+    groups = [{"params": named[:2], "lr": 0.3}, {"params": named[2:4], "lr": 0.0}, {"params": named[4:], "lr": 2.0}]
+    cells = camhd.Adam(groups, lr=0.1, levels=("global", "layer"), backend="foreach")._tree.cells
+    close(cells.unit, vector(0.3, 0.3, 1.0, 1.0, 2.0, 2.0))
+
+
+def test_a_param_group_without_parameters_changes_nothing() -> None:
+    nets = model(), model()
+    for net, more in zip(nets, ([], [{"params": [], "lr": 0.5}]), strict=True):
+        groups = [{"params": list(net.parameters())}, *more]
+        train(net, camhd.Adam(groups, lr=0.01, backend="foreach", **ADDITIVE), 0, 3)
+    assert all(map(torch.equal, nets[0].parameters(), nets[1].parameters()))
+
+
+@pytest.mark.parametrize("levels", [("global", "layer"), ("global", "unit")])
+def test_two_pieces_of_a_parameter_are_both_counted(levels: tuple[str, ...]) -> None:
+    opt = camhd.Adam(build("mlp"), lr=0.1, levels=levels, backend="foreach")
+    cells = opt._tree.cells
+    for slot, shape in ((0, cells.layout.slots[0].shape), (1, cells.layout.slots[1].shape)):
+        value = torch.arange(float(math.prod(shape)), dtype=torch.float64).view(shape)
+        whole = cells.sum_to(slot, value)
+        parts = [cells.sum_to(slot, value[:2]), cells.sum_to(slot, value[2:])]
+        close(cells.join(slot, parts), whole)
+        assert torch.equal(cells.rows(slot, whole, slice(1, 3)), whole[1:3] if levels[-1] == "unit" else whole)
+
+
+def test_a_state_of_any_kind_goes_with_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "PIECE", 16)
+    param = torch.arange(12.0).view(4, 3)
+    state = {"m": param + 1, "step": torch.tensor(2.0), "note": "as it is", "none": None}
+    found = list(base.Batch(0, {}, {}, 1.0, 1.0, [0], [param], [param], [state]).pieces(("m",)))
+    assert len(found) == 4
+    assert all(piece.states[0]["note"] == "as it is" and piece.states[0]["none"] is None for piece in found)
+    assert torch.equal(torch.cat([piece.states[0]["m"] for piece in found]), param + 1)
+
+
+def test_sums_are_in_single_precision_at_least() -> None:
+    """Of parameters in half precision, too: thousands of products lose no digits."""
+    random = torch.Generator().manual_seed(0)
+    param = nn.Parameter(torch.randn(5000, generator=random).bfloat16())
+    tree = camhd.SGD([param], lr=0.1, levels=("global",), hyper_rule="additive", backend="foreach")._tree
+    grad, last = (torch.randn(5000, generator=random).bfloat16() for _ in range(2))
+    observer = tree.observer([])
+    observer.see([0], [None], [grad], [last], [1.0], False)
+    found = observer.signal().dots[0]
+    assert found.dtype == torch.float32
+    close(found, (grad.double() * last.double()).sum(), rtol=1e-5)
+
+
+def test_numbers_that_multiply_and_numbers_that_bound() -> None:
+    values = [vector(1.0, 3.0), vector(2.0)]
+    times_(values, [2.0, 2.0])
+    close(torch.cat(values), vector(2.0, 6.0, 4.0))
+    times_(values, [1.0, 1.0])
+    close(torch.cat(values), vector(2.0, 6.0, 4.0))
+    found = within(vector(5.0, 0.1, 1.5, 7.0, 7.0), vector(1.0, 1.0, 1.0, 0.0, -1.0), 2.0)
+    close(found, vector(2.0, 0.5, 1.5, 7.0, 7.0))
+
+
+def test_settings_that_are_nearly_right() -> None:
+    assert TreeConfig.make().combine_lr == 0.0
+    assert sum(TreeConfig.make(weights=(0.5, 0.5 + 9e-7)).weights) == pytest.approx(1.0, abs=1e-12)
+    with pytest.raises(ValueError, match="'weights' must be 0 or more and sum to 1"):
+        TreeConfig.make(weights=(0.5, 0.5 + 1.5e-6))
+    with pytest.raises(TypeError, match="'restarts' must be step numbers from 1 on"):
+        TreeConfig.make(restarts="12")
+    with pytest.raises(TypeError, match="'restarts' must be step numbers from 1 on"):
+        TreeConfig.make(restarts=3)  # type: ignore[arg-type] # what is refused
+
+
+def test_levels_that_would_nest_otherwise_with_what_is_added_are_refused() -> None:
+    """A block for each tensor holds a layer of one tensor, and is held by a layer of two."""
+    first, second = nn.Linear(3, 3, bias=False), nn.Linear(3, 3)
+    block = camhd.levels.Block(lambda name: name)
+    opt = camhd.SGD([("a.weight", first.weight)], lr=0.1, levels=(block, "layer"), hyper_rule="additive")
+    assert opt.tree.layout.names == ("block", "layer")
+    named = [(f"b.{name}", p) for name, p in second.named_parameters()]
+    with pytest.raises(
+        ValueError, match=r"the levels nest as \('block', 'layer'\) so far, but as \('layer', 'block'\)"
+    ):
+        opt.add_param_group({"params": named})

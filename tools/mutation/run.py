@@ -22,6 +22,7 @@ from .patch import Functions, compile_nothing, functions_of, put_in
 from .traces import Traces
 
 QUICK = 0.015  # seconds of a test that is asked before the others, because it costs nothing
+FEW = 6  # tests that are asked first, because they reach little else
 KILLED, SURVIVED, TIMEOUT, UNREACHED = "killed", "survived", "timeout", "unreached"
 
 
@@ -134,12 +135,14 @@ class Runner:
     def _choose(self, mutant: Mutant, items: dict[str, Any]) -> list[str]:
         """Tests that reach the change: those first that found others in its function, then quick and different ones.
 
-        Different is what reaches other lines: of the same function above all, of the same file, of the library. A
-        mistake in a branch shows where the branch is taken, a mistake in a sum perhaps under one option alone.
+        Before the quick ones come those that reach little else: they are likely about it. Different is what reaches
+        other lines: of the same function above all, of the same file, of the library. A mistake in a branch shows
+        where the branch is taken, a mistake in a sum perhaps under one option alone.
         """
         durations, lines, killers = self.traces.durations, self.traces.bits, self.killers[mutant.scope]
         left = sorted(name for name in self.traces.reaching(mutant) if name in items)
         chosen = [name for name, _ in killers.most_common(3) if name in left and name in durations]
+        chosen += [name for name in sorted(left, key=self.traces.reach.__getitem__)[:FEW] if name not in chosen]
         used, seen = sum(durations[name] for name in chosen), 0
         for name in sorted((name for name in left if durations[name] < QUICK), key=durations.__getitem__):
             if name not in chosen and used < self.seconds / 4:

@@ -29,7 +29,7 @@ TESTS = [
         "kernels_interpreted_threads", "levels", "limits", "long_horizon", "param_groups", "partitions", "rate_logger",
         "reference", "schedules", "snapshot", "spec", "stability_cap", "state", "theorems", "torchs_cases",
         "tree_edges", "tree_learning", "tree_parts", "with_functional", "with_precision", "with_schedulers", "wrap",
-        "wrap_table",
+        "wrap_edges", "wrap_table",
     )
 ]  # fmt: skip
 

@@ -43,6 +43,7 @@ class Traces:
             self.masks[f"{file} {line.partition('+')[0]}"] |= 1 << place
             for test in tests:
                 self.bits[names[test]] |= 1 << place
+        self.reach = {name: bits.bit_count() for name, bits in self.bits.items()}
         self.stamp = hashlib.sha256("\n".join(sorted(durations)).encode()).hexdigest()[:12]
 
     @classmethod
