@@ -19,10 +19,11 @@ from camhd.hyper import HyperRule, LongHorizon, Pull, State
 from camhd.rules import base
 from camhd.tree import bounds
 from camhd.tree.commit import Commit, Whole
-from camhd.tree.config import TreeConfig
+from camhd.tree.config import GroupRates, TreeConfig
 from camhd.tree.numbers import times_, within
 from camhd.tree.saved import entry, shown
-from camhd.tree.state import Signal, Tracing
+from camhd.tree.state import Move, Signal, Tracing
+from camhd.tree.sums import Sums, sum_up
 from cases import everything_in_play
 from compare import assert_same_state, close
 from models import backward, build, twin
@@ -101,34 +102,41 @@ def test_the_largest_step_of_a_layer() -> None:
     found = bounds.limits(tree.cells, tree.state.tracing, signal, trace)
     floor = float(tree.cells.numbers[2]) * 0.01**2
     first, second = 0.1 * math.sqrt(36 / 9), 0.01 * math.sqrt((floor + 9) / 4)
-    close(found[:4], vector(first, first, second, second))
-    assert found[4:].tolist() == [math.inf, math.inf]
+    close(found[:2], vector(first, second))
+    assert found[2:].tolist() == [math.inf]
     lost = Signal(lengths=by_slot(*[1.0] * 6), sizes=by_slot(math.nan, 1.0, math.inf, 1.0, 4.0, 5.0))
     found = bounds.limits(tree.cells, tree.state.tracing, lost, trace)  # weights that are not finite bound nothing
-    assert found[:4].tolist() == [math.inf] * 4
-    close(found[4:], vector(*[0.1 * math.sqrt(9 / 2)] * 2))
+    assert found[:2].tolist() == [math.inf] * 2
+    close(found[2:], vector(0.1 * math.sqrt(9 / 2)))
+
+
+def summed(tree: Any, signal: Signal, level: int) -> Sums:
+    """What the groups of a level sum up, with a pull of nothing."""
+    groups = [GroupRates(0.1, 0.1, 0.1, 1.0)] * len(tree.state.last_moves)
+    pull = torch.zeros(tree.cells.total, dtype=torch.float64)
+    return sum_up(tree.config, tree.cells, tree.state, level, pull, signal, groups)
 
 
 def test_how_far_a_group_would_go() -> None:
     tree = traced_tree()
-    trace = tree.config.hyper_rule.traced
-    tracing = Tracing(vector(0.1, 0.2, 0.3, 0.0, 0.5, 0.5), torch.zeros(6, dtype=torch.float64))
+    tree.state.tracing = Tracing(vector(0.1, 0.2, 0.3, 0.0, 0.5, 0.5), torch.zeros(6, dtype=torch.float64))
     signal = Signal(lengths=by_slot(4.0, 5.0, 1.0, 3.0, 0.0, 0.0), sizes=by_slot(20.0, 16.0, 0.4, 0.3, 1.0, 1.0))
     moved, sizes = vector(0.04 + 0.2, 0.09, 0.0), vector(36.0, 0.7, 1.0)
-    close(bounds.relative(tree.cells, tracing, signal, trace, 1), (moved / sizes).sqrt())
-    close(bounds.relative(tree.cells, tracing, signal, trace, 0), (moved.sum() / 36.7).sqrt().reshape(1))
-    still = Signal(lengths=by_slot(*[0.0] * 6), sizes=by_slot(*[1.0] * 6))
-    assert bounds.relative(tree.cells, tracing, still, trace, 1).tolist() == [0.0, 0.0, 0.0]
+    close(summed(tree, signal, 1).moved, (moved / sizes).sqrt())
+    close(summed(tree, signal, 0).moved, (moved.sum() / 36.7).sqrt().reshape(1))
+    still = summed(tree, Signal(lengths=by_slot(*[0.0] * 6), sizes=by_slot(*[1.0] * 6)), 1).moved
+    assert still is not None
+    assert still.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_the_mean_factor_of_groups_of_different_schedules() -> None:
     named = list(build("mlp").named_parameters())
     groups = [{"params": named[:2]}, {"params": named[2:]}]
-    cells = camhd.Adam(groups, lr=0.1, hyper_rule="long_horizon", backend="foreach")._tree.cells
+    tree = camhd.Adam(groups, lr=0.1, hyper_rule="long_horizon", backend="foreach")._tree
+    tree.state.last_moves = [Move(0.5, 1.0), Move(4.0, 0.5)]
     signal = Signal(moves=by_slot(1.0, 2.0, 3.0, 0.0, 0.0, 0.0))
-    found = bounds.mean_factor(cells, signal, [0.5, -2.0], 0)
-    close(found, vector(math.sqrt((3 * 0.25 + 3 * 4) / 6)))
-    close(bounds.mean_factor(cells, signal, [0.5, -2.0], 1), vector(0.5, 2.0, 0.0))
+    close(summed(tree, signal, 0).factor, vector(math.sqrt((3 * 0.25 + 3 * 4) / 6)))
+    close(summed(tree, signal, 1).factor, vector(0.5, 2.0, 0.0))
 
 
 def test_what_a_trace_keeps() -> None:
@@ -154,7 +162,7 @@ def test_a_bound_of_0_pulls_no_rate_down_to_it() -> None:
     tree = traced_tree()
     for level in tree.state.levels:
         level.rates.fill_(5.0)
-    most = vector(0.0, 0.0, 0.6, 0.6, torch.inf, torch.inf)
+    most = vector(0.0, 0.6, torch.inf)  # of each layer
     signal = Signal(lengths={slot: torch.ones((), dtype=torch.float64) for slot in range(6)})
     bounds.pull_down(tree.cells, tree.state, signal, most, 0.0)
     close(tree.state.levels[0].rates, vector(0.6))
