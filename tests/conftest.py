@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Generator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -34,18 +36,54 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+TRACING = pytest.StashKey[bool]()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Count the lines that some cases of each test reach: counting takes time, and the others reach the same ones."""
-    if not config.pluginmanager.hasplugin("_cov"):
-        return
     tests: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         tests.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(item)
     for cases in tests.values():
         traced = range(0, len(cases), 1 if len(cases) <= MANY else -(-len(cases) // TRACED))
         for number, item in enumerate(cases):
-            if number not in traced or item.path.name in UNTRACED:
-                item.add_marker("no_cover")
+            item.stash[TRACING] = number in traced and item.path.name not in UNTRACED
+
+
+class Counting:
+    """Lets `pytest --cov` count while the package is imported and while tests run of which lines are counted.
+
+    (The marker `no_cover` does the reverse for every other test, and pytest's own work between them is traced.)
+    """
+
+    def __init__(self, coverage: Any) -> None:
+        self.coverage, self.on = coverage, True
+
+    def turn(self, on: bool) -> None:
+        if on != self.on:
+            (self.coverage.start if on else self.coverage.stop)()
+            self.on = on
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        self.turn(False)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self.turn(item.stash[TRACING])
+        try:
+            return (yield)
+        finally:
+            self.turn(False)
+
+
+@pytest.hookimpl(trylast=True)  # after that of pytest-cov
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Take over from pytest-cov, if it counts in this process."""
+    found = session.config.pluginmanager.getplugin("_cov")
+    if found is not None and found.cov_controller is not None:
+        session.config.pluginmanager.register(Counting(found.cov_controller.cov), "counting")
 
 
 @pytest.fixture(autouse=True)
