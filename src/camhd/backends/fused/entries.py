@@ -95,7 +95,7 @@ def _see_that_it_is_kept(name, traced):
     try:
         folder = Path(FunctionCache(function).cache_path)
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{name}{'-traced' * traced}.lock").open("a") as lock:
+        with (folder / "camhd.lock").open("a") as lock:  # one for all: Numba gives files numbers, and two may take one
             if sys.platform != "win32":
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not _is_kept(function):
