@@ -474,7 +474,7 @@ print(float(p.sum()))
 
 
 def test_of_several_that_need_the_same_kernels_one_compiles_and_the_others_wait(tmp_path, monkeypatch):
-    entries = pytest.importorskip("camhd.backends.fused.entries", exc_type=ImportError)
+    entries = pytest.importorskip("camhd.backends.fused.entries", reason="needs camhd[fused]")
     kept, compiled = threading.Event(), []
 
     def compile_slowly(name, traced):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 import camhd
+from cases import HAS_NUMBA
 from faults import EVERY, Case, Places, Seen, same, train
 
 FAST: dict[str, Any] = {"lr": 0.02, "hyper_lr": 1e-2, "combine_lr": 1.0, "hyper_rule": "additive"}
@@ -17,7 +17,6 @@ COSINE: dict[str, Any] = {**FAST, "hyper_rule": "multiplicative"}
 PLAIN = {"backend": "foreach"}
 DEEP = ("global", "layer", "parameter")
 ERRORS = (RuntimeError, KeyboardInterrupt)
-has_numba = importlib.util.find_spec("numba") is not None
 
 
 def _adam(**options: Any) -> Any:
@@ -73,7 +72,7 @@ THOROUGH = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_failure_at_any_call_inside_a_step_leaves_all_old_or_all_new(name):
-    if name.startswith("fused") and not has_numba:
+    if name.startswith("fused") and not HAS_NUMBA:
         pytest.skip("needs camhd[fused]")
     case = Case(*CASES[name])
     old = Seen.of(*case.ready())

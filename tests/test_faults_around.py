@@ -14,7 +14,7 @@ from torch.optim import optimizer as torchs
 
 import camhd
 from camhd.tree.commit import Commit
-from cases import BACKENDS
+from cases import BACKENDS, HAS_NUMBA
 from faults import Places, Seen, backward, clone, network, same, train
 
 FAST: dict[str, Any] = {"lr": 0.02, "hyper_lr": 1e-2, "combine_lr": 1.0, "hyper_rule": "additive"}
@@ -209,7 +209,7 @@ def test_a_failure_at_any_call_while_saving_changes_nothing(backend):
     assert same(everything(model, opt), before)
 
 
-@pytest.mark.skipif(len(BACKENDS[1].marks) and BACKENDS[1].marks[0].args[0], reason="needs camhd[fused]")
+@pytest.mark.skipif(not HAS_NUMBA, reason="needs camhd[fused]")
 def test_helpers_do_not_wait_for_a_step_that_was_cut_short(monkeypatch):
     from camhd.backends.fused import threads
 

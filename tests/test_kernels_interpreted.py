@@ -8,7 +8,6 @@ end inside a chunk, chunks that end inside a run, runs in several pieces, items 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,14 +16,14 @@ import pytest
 import torch
 from torch import nn
 
-from cases import CLOSE, EXACT, RULES, Setup, everything_in_play
+from cases import CLOSE, EXACT, HAS_NUMBA, RULES, Setup, everything_in_play
 from compare import assert_same_state, flat
 from models import backward, build, twin
 from reference import Reference
 from reference_long_horizon import BASES
 from reference_long_horizon import Reference as LongHorizon
 
-if importlib.util.find_spec("numba") is None:
+if not HAS_NUMBA:
     pytest.skip("needs camhd[fused]", allow_module_level=True)
 
 import camhd

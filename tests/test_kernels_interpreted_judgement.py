@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from cases import EXACT
+from cases import EXACT, HAS_NUMBA
 
-if importlib.util.find_spec("numba") is None:
+if not HAS_NUMBA:
     pytest.skip("needs camhd[fused]", allow_module_level=True)
 
 import interpreted

@@ -5,17 +5,17 @@ Sizes are small (`pairs.small`), so that runs end inside chunks and lie in piece
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from cases import HAS_NUMBA
 from models import build
 from reference_long_horizon import BASES
 
-if importlib.util.find_spec("numba") is None:
+if not HAS_NUMBA:
     pytest.skip("needs camhd[fused]", allow_module_level=True)
 
 import camhd

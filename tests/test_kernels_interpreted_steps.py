@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from cases import HAS_NUMBA
 from reference_long_horizon import BASES
 
-if importlib.util.find_spec("numba") is None:
+if not HAS_NUMBA:
     pytest.skip("needs camhd[fused]", allow_module_level=True)
 
 import interpreted

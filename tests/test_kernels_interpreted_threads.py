@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 import time
 from typing import Any
@@ -10,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-if importlib.util.find_spec("numba") is None:
+from cases import HAS_NUMBA
+
+if not HAS_NUMBA:
     pytest.skip("needs camhd[fused]", allow_module_level=True)
 
 import interpreted

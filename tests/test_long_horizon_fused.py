@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from functools import cache
 from typing import Any
 
@@ -13,9 +12,10 @@ from torch import Tensor, nn
 
 import camhd
 from camhd.hyper import LongHorizon
+from cases import HAS_NUMBA
 from reference_long_horizon import BASES, Reference
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs camhd[fused]")
+pytestmark = pytest.mark.skipif(not HAS_NUMBA, reason="needs camhd[fused]")
 
 CHAINS = [("global",), ("global", "layer"), ("global", "layer", "unit")]
 CLASSES = {"sgd": camhd.SGD, "adam": camhd.Adam, "adamw": camhd.AdamW, "adabound": camhd.AdaBound}
