@@ -39,7 +39,24 @@ def pytest_configure() -> None:
 TRACING = pytest.StashKey[bool]()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not name
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_thorough(items)
+    choose_traced(items)
+
+
+def mark_thorough(items: list[pytest.Item]) -> None:
+    """Of cases that are ``alike(n)``, CI keeps those whose places in the lists of values add up to a multiple of n."""
+    for item in items:
+        for marker in item.iter_markers("alike"):
+            lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
+            firsts = [names.split(",")[0] if isinstance(names, str) else names[0] for names in lists]
+            places = item.callspec.indices  # type: ignore[attr-defined]  # a test of cases has one
+            if sum(places[name.strip()] for name in firsts) % marker.args[0]:
+                item.add_marker("thorough")
+
+
+def choose_traced(items: list[pytest.Item]) -> None:
     """Count the lines that some cases of each test reach: counting takes time, and the others reach the same ones."""
     tests: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:

@@ -108,17 +108,18 @@ def pair(rule, chain, dtype=torch.float64, **more):
     return found
 
 
+@pytest.mark.alike(3)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("rule", RULES)
 def test_both_backends_give_the_same_numbers_on_odd_shapes(rule, chain, dtype):
     (plain, slow), (kernels, fast) = pair(rule, chain, dtype)
-    if chain == "horizon-deep":  # plain torch sums 70,000 units in single precision, which is good to 4e-5
+    if chain.startswith("horizon"):  # plain torch sums 80,000 products in single precision, which is good to 4e-5
         plain = [(name, nn.Parameter(p.detach().double())) for name, p in plain]
         slow = RULES[rule](plain, backend="foreach", **CHAINS[chain])
     skip = {(3, 0), (4, 7), (4, 8), (5, 0)}
-    train(plain, slow, 16, skip=skip)
-    train(kernels, fast, 16, skip=skip)
+    train(plain, slow, 30, skip=skip)
+    train(kernels, fast, 30, skip=skip)
     assert "backend fused" in repr(fast)
     for one, other in zip(everything(slow), everything(fast), strict=True):
         apart = (one - other).abs() > TOLERANCE[dtype] * one.abs().amax()
@@ -443,6 +444,7 @@ def test_a_fused_step_asks_for_no_memory_after_the_third():
         tracemalloc.stop()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_full_disk_costs_time_and_nothing_else(tmp_path):
     """Numba may find a folder and no room in it. Every kernel is compiled (roughly: it is used thrice), none kept."""

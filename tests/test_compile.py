@@ -45,12 +45,13 @@ FORMS = {
 }
 QUICK = [("sgd", "three"), ("nesterov", "cosine"), ("adam", "two"), ("adamw", "cosine-three"), ("adabound", "units")]
 MAIN = ("sgd", "nesterov", "adam", "adamw", "adabound")
-EVERY = [
+EVERY = [*((rule, chain) for rule in MAIN for chain in CHAINS), ("amsgrad", "units"), ("amsbound", "three")]
+# Of these, some in which every rule and every chain is met; the others are thorough.
+SOME = [
     *((rule, chain) for i, rule in enumerate(MAIN) for j, chain in enumerate(CHAINS) if (i + j) % 5 in (0, 2)),
-    ("amsgrad", "units"),
-    ("amsbound", "three"),
+    *EVERY[-2:],
 ]
-REST = [case for case in EVERY if case not in QUICK]
+REST = [pytest.param(*case, marks=[] if case in SOME else pytest.mark.thorough) for case in EVERY if case not in QUICK]
 TOLERANCE = {torch.float64: HYPER, torch.float32: CLOSE}
 
 
@@ -111,7 +112,7 @@ def test_a_step_is_one_graph_compiled_for_good_and_gives_the_same_numbers(rule, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rule", "chain"), REST)
-def test_so_it_is_for_every_rule_and_every_chain(rule, chain):
+def test_so_it_is_for_every_rule_and_chain(rule, chain):
     assert_compiled_for_good(RULES[rule], **CHAINS[chain])
 
 

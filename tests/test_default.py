@@ -201,10 +201,11 @@ def test_what_belongs_to_the_papers_rule_says_so(options: dict[str, Any], words:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-def test_a_compiled_step_is_the_same() -> None:
+@pytest.mark.parametrize("compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.thorough)])
+def test_a_compiled_step_is_the_same(compiler: str) -> None:
     one, other = network().double(), network().double()
     plain, compiled = (camhd.Adam(m, lr=torch.tensor(1e-3), backend="foreach") for m in (one, other))
-    step = torch.compile(compiled.step, backend="aot_eager", fullgraph=True)
+    step = torch.compile(compiled.step, backend=compiler, fullgraph=True)
     for t in range(6):
         g = torch.Generator().manual_seed(t)
         for p, q in zip(one.parameters(), other.parameters(), strict=True):

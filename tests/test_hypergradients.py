@@ -23,12 +23,14 @@ SCHEDULE = (1.0, 0.5, 0.8, 1.3, 1.1)  # what a scheduler makes of lr, step by st
 MULTIPLICATIVE = {"hyper_rule": "multiplicative"}
 
 needs_ancestors = {(levels, form) for levels in CHAINS for form in REGULARIZED if len(levels) == 1}
-MATRIX = [(rule, levels, form) for rule in RULES for levels in CHAINS for form in COMBINATIONS]
-MATRIX = [case for case in MATRIX if case[1:] not in needs_ancestors]
-# The kernels are asked for a third of all, in which every two of a rule, a chain and a form meet; that they give the
-# numbers of plain torch for every rule and chain, tests/test_backends.py sees.
+CASES = [(rule, levels, form) for rule in RULES for levels in CHAINS for form in COMBINATIONS]
+# A third, in which every two of a rule, a chain and a form meet; the others are thorough.
 PLACES = {name: i for names in (RULES, CHAINS, COMBINATIONS) for i, name in enumerate(names)}
-A_THIRD = [case for case in MATRIX if sum(map(PLACES.__getitem__, case)) % 3 == 0]
+MATRIX = [
+    pytest.param(*case, marks=[] if sum(map(PLACES.__getitem__, case)) % 3 == 0 else pytest.mark.thorough)
+    for case in CASES
+    if case[1:] not in needs_ancestors
+]
 ROUND_ROBIN = [
     (rule, levels, form)
     for (rule, form), levels in zip(
@@ -85,7 +87,7 @@ def test_hypergradients_are_those_of_autograd(rule: str, levels: tuple[str, ...]
 
 
 @pytest.mark.skipif(not HAS_NUMBA, reason="needs camhd[fused]")
-@pytest.mark.parametrize(("rule", "levels", "form"), A_THIRD, ids=case_name)
+@pytest.mark.parametrize(("rule", "levels", "form"), MATRIX, ids=case_name)
 def test_hypergradients_of_the_kernels_are_those_of_autograd(rule: str, levels: tuple[str, ...], form: str) -> None:
     assert_those_of_autograd(rule, levels, form, "fused")
 

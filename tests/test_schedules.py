@@ -65,6 +65,7 @@ def test_without_learning_a_schedule_does_what_it_does_to_torch_optim(rule: str,
     assert_alike(dict(model.named_parameters()), dict(other.named_parameters()))
 
 
+@pytest.mark.alike(3)
 @pytest.mark.parametrize("name", SCHEDULERS)
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "sgd"])
 def test_learned_rates_live_on_under_any_schedule(rule: str, name: str) -> None:

@@ -228,6 +228,7 @@ LEVELS = [("global",), ("global", "layer"), ("global", "layer", "parameter")]
 DECAYS = {"exp(-rt)": 0.2, "1/t²": lambda t: 1 / t**2}
 
 
+@pytest.mark.alike(3)
 @pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize("levels", LEVELS, ids=chain_name)
 @pytest.mark.parametrize("start", [1e-6, 0.5, 1.9, 5.0, 20.0])

@@ -63,10 +63,3 @@ def write_options(
         row[core.RATE] = 1 - row[core.B2] if group["gamma"] is None else group["gamma"]
         row[core.PAPER] = group["bounds"] == "paper"
         row[core.SQRT] = group["decay_bound"] == "sqrt"
-
-
-def is_settled(value: Any) -> bool:
-    """Whether it cannot change without becoming another object: neither a tensor nor a list."""
-    if isinstance(value, tuple):
-        return all(is_settled(part) for part in value)
-    return value is None or isinstance(value, (bool, int, float, str))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
@@ -25,6 +25,7 @@ class Memory:
     """Looks up, step by step, what has moved or is new, and writes the addresses into the plan's table.
 
     Args:
+        params: of all groups, one after the other.
         rule: the base rule.
         groups: the optimizer's param groups.
         states: the optimizer's state by parameter.
@@ -34,12 +35,11 @@ class Memory:
     """
 
     def __init__(
-        self, rule: Rule, groups: Groups, states: MutableMapping[Tensor, Any], names: tuple[str, ...], plan: Plan,
-        tree_state: TreeState,
+        self, params: Sequence[Tensor], rule: Rule, groups: Groups, states: MutableMapping[Tensor, Any],
+        names: tuple[str, ...], plan: Plan, tree_state: TreeState,
     ) -> None:  # fmt: skip
-        self.rule, self.groups, self.states, self.names = rule, groups, states, names
+        self.params, self.rule, self.groups, self.states, self.names = params, rule, groups, states, names
         self.plan, self.tree_state = plan, tree_state
-        self.params = [param for group in groups for param in group["params"]]
         self._note_params()
         count = len(self.params)
         self.held: list[dict[str, Any]] = [{}] * count

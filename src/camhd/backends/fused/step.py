@@ -14,7 +14,7 @@ from ...rules import Rule
 from ...tree import Ahead, Commit, GroupRates, Move, RateTree, Signal, TreeState, Write
 from . import block as at
 from . import core, learning, tables, threads
-from .kinds import NAMES, Groups, is_settled, kind_of, write_options
+from .kinds import NAMES, Groups, kind_of, write_options
 from .memory import Memory
 from .plan import Plan, learns_in_kernels
 
@@ -45,11 +45,11 @@ class Fused:
         self.cells, self.state = tree.cells, tree.state
         kind = kind_of(rule, groups)
         assert kind is not None
-        self.kind, self.names = kind, self._names(kind)
+        self.kind = kind
         self.params = [param for group in groups for param in group["params"]]
         self.plan = self._make_plan()
         self.in_kernels = learns_in_kernels(tree)
-        self.memory = Memory(rule, groups, states, self.names, self.plan, self.state)
+        self.memory = Memory(self.params, rule, groups, states, self._names(kind), self.plan, self.state)
         self.known_moved: frozenset[int] | None = None  # None: look, whatever the tree says
         self.looked_back: frozenset[int] = frozenset()  # what there was to look back on at this step
         self.begun: _Begun | None = None
@@ -78,7 +78,7 @@ class Fused:
         if self.settled and settings == self.settings:
             return True
         self.changed = True  # before they count as known
-        self.settings, self.settled = settings, all(is_settled(value) for values in settings for value in values)
+        self.settings, self.settled = settings, all(_is_settled(value) for values in settings for value in values)
         return kind_of(self.rule, groups) == self.kind
 
     # ------------------------------------------------------------------ one step
@@ -210,3 +210,10 @@ def _all_of(state: TreeState) -> TreeState:
         kept = leaf.copy()
         found.later.append(Write(leaf, kept.rates, kept.rule))
     return found
+
+
+def _is_settled(value: Any) -> bool:
+    """Whether it cannot change without becoming another object: neither a tensor nor a list."""
+    if isinstance(value, tuple):
+        return all(_is_settled(part) for part in value)
+    return value is None or isinstance(value, (bool, int, float, str))
