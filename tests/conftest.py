@@ -47,12 +47,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def mark_thorough(items: list[pytest.Item]) -> None:
     """Of cases that are ``alike(n)``, CI keeps those whose places in the lists of values add up to a multiple of n."""
+    lists: dict[tuple[object, str], list[object]] = {}
     for item in items:
         for marker in item.iter_markers("alike"):
-            lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
-            firsts = [names.split(",")[0] if isinstance(names, str) else names[0] for names in lists]
-            places = item.callspec.indices  # type: ignore[attr-defined]  # a test of cases has one
-            if sum(places[name.strip()] for name in firsts) % marker.args[0]:
+            places = []
+            for mark in item.iter_markers("parametrize"):
+                first = mark.args[0] if isinstance(mark.args[0], str) else mark.args[0][0]
+                value = id(item.callspec.params[first])  # type: ignore[attr-defined]  # a test of cases has one
+                values = lists.setdefault((item.parent, f"{item.originalname} {first}"), [])  # type: ignore[attr-defined]
+                values += [] if value in values else [value]
+                places.append(values.index(value))
+            if sum(places) % marker.args[0]:
                 item.add_marker("thorough")
 
 

@@ -116,6 +116,7 @@ def test_so_it_is_for_every_rule_and_chain(rule, chain):
     assert_compiled_for_good(RULES[rule], **CHAINS[chain])
 
 
+@pytest.mark.alike(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_so_it_is_for_every_form(form):

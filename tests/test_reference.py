@@ -84,6 +84,7 @@ def test_two_hundred_steps_agree_for_every_combination(form: str, name: str, lev
     agree(long_run(rule, levels, form, model), model, without=now_and_then(model))
 
 
+@pytest.mark.alike(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",

@@ -139,6 +139,7 @@ def test_the_factor_of_the_last_step_is_in_the_hypergradient() -> None:
 # The global rate is the schedule's.
 
 
+@pytest.mark.alike(2)
 @pytest.mark.parametrize("form", [form for form in COMBINATIONS if form not in REGULARIZED])
 @pytest.mark.parametrize("rule", ["sgd", "nesterov", "adam", "adamw"])
 def test_the_global_rate_can_be_the_schedules_while_the_others_learn(rule: str, form: str) -> None:

@@ -240,6 +240,7 @@ def test_theorem_2_gradient_descent_on_a_quadratic_converges_from_any_rate(
     assert minimise(quadratic(), start, 1000, **options) < CLOSE
 
 
+@pytest.mark.alike(3)
 @pytest.mark.parametrize("combine", ["fixed", "normalized", "softmax"])
 @pytest.mark.parametrize("beta", [1e-3, 1.0, 100.0])
 @pytest.mark.parametrize("start", [1e-6, 100.0])

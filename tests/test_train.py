@@ -540,6 +540,7 @@ def resumable(name):
     return pytest.param(name, marks=pytest.mark.skipif(missing, reason=f"the package of {name} is not installed"))
 
 
+@pytest.mark.alike(2)
 @pytest.mark.parametrize("optimizer", [resumable(name) for name in optimizers.names() if name != "gdtuo-adam"])
 def test_every_optimizer_resumes_exactly(tmp_path, optimizer):
     whole, resumed = interrupted(tmp_path, 7, Noisy, blobs, optimizer, **SETTINGS)
