@@ -168,3 +168,10 @@ def test_the_largest_change_is_still_a_change(capped: bool) -> None:
     arrays = [np.array([value]) for value in (1.0, 1.0, 0.0, 0.0, 3.0)]
     runs._adam_learn_and_move(capped)(*arrays, 0.0, 0.0, 1, c)
     assert arrays[3] == most
+
+
+def test_weights_that_would_all_become_0_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    learning = small(monkeypatch).learning
+    gamma = np.array([0.25, 0.75])
+    found = learning.new_weights(gamma, np.array([2.0, 3.0]), 1.0, learning.NORMALIZED)
+    np.testing.assert_array_equal(found, gamma)

@@ -232,3 +232,22 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
 def test_settings_are_checked(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"'{next(iter(wrong))}'"):
         camhd.hyper.LongHorizon(**wrong)
+
+
+def test_what_a_first_step_has_left_in_the_trace_when_it_failed_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = network(), network()
+    opt, other = (camhd.SGD(m, lr=1e-3, backend="foreach", **RULE) for m in (ours, theirs))
+    for p in ours.parameters():
+        p.grad = torch.full_like(p, torch.inf)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(type(opt._tree), "advance", interrupt)
+        opt.step()
+    assert all(state["trace"].isinf().all() for state in opt.state.values())
+    found = batches(5)
+    fit(ours, opt, found)
+    fit(theirs, other, found)
+    same(ours, theirs)
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
