@@ -125,7 +125,15 @@ def use(monkeypatch: pytest.MonkeyPatch, threads: int = 1, small: bool = True) -
     monkeypatch.setattr("camhd.backends.select.why_no_numba", lambda: None)  # this needs no compiler
     monkeypatch.setattr(package.threads, "how_many", lambda scalars: threads)
     if small:
-        sizes = {"LONG": 9, "PIECE": 7, "LARGEST_CHUNK": 4, "SMALLEST_ITEM": 8, "LARGEST_ITEM": 68, "ITEMS": 5}
+        sizes = {
+            "LONG": 9,
+            "PIECE": 7,
+            "LARGEST_CHUNK": 4,
+            "AT_ONCE": 5,
+            "SMALLEST_ITEM": 8,
+            "LARGEST_ITEM": 68,
+            "ITEMS": 5,
+        }
         for module in [module for name, module in sys.modules.items() if name.startswith(f"{NAME}.")]:
             for name, value in sizes.items():
                 if hasattr(module, name) and not (name == "ITEMS" and module is package.block):

@@ -10,7 +10,7 @@ from . import kernels as k
 from . import learning as tree
 from .core import BYTE, GIVEN, LEARNED, OPTIONS, REAL, WHOLE, numbers, open_step, table
 from .jit import fetch_add, kernel
-from .trace_items import move_item, take_item
+from .trace_items import AT_ONCE, move_item, take_item
 
 SUM_ROWS = horizon.SIZE
 
@@ -40,7 +40,7 @@ def _take_in(me, threads, chunk, kind, control, ranges, items, places, constants
 def _move(me, threads, chunk, kind, control, ranges, items, places, constants, kappa, sizes, like):
     """Second pass: every parameter moves."""
     e, s, w = (
-        np.empty(k.LARGEST_CHUNK, like.dtype),
+        np.empty(max(k.LARGEST_CHUNK, AT_ONCE), like.dtype),
         np.empty(k.LARGEST_CHUNK, like.dtype),
         np.empty(k.LARGEST_CHUNK, like.dtype),
     )

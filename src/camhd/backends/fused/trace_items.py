@@ -14,6 +14,7 @@ from .items import LONG, PIECE, array_at, fill, move_chunk, move_run, take
 from .jit import kernel
 
 DOT, GRAD, TRACE, LENGTH = 0, 1, 2, 3  # rows of the sums: g·D, g², D², d²
+AT_ONCE = 2048  # scalars of a long run that move before their squares are summed up, while the nearest cache has them
 
 
 @kernel
@@ -49,6 +50,9 @@ def _direction(kind, e, a, b, x, p, s, n, c):
 def _add_squares(p, at, n, inner, row, sizes, c):
     """Σ θ² of a piece into the rows of its runs; `row` is that of the slot's run 0."""
     run, first = at // inner, 0
+    if inner >= LONG:
+        sizes[row + run] += loops.squares(p, n, c)
+        return
     if inner == 1:
         for i in range(n):
             sizes[row + run + i] = p[i] * p[i]
@@ -69,7 +73,7 @@ def _measure(item, chunk, places, c, sizes, like):
         at = run * inner + item[t.START]
         stop = (item[t.LAST_RUN] - 1 if whole else run) * inner + item[t.STOP]
         while at < stop:
-            n = min(chunk if whole else k.LARGEST_CHUNK, stop - at)
+            n = min(chunk if whole else AT_ONCE, stop - at)
             _add_squares(array_at(places, slot, t.P, at, n, like), at, n, inner, row, sizes, c)
             at += n
 
@@ -184,7 +188,7 @@ def move_item(item, chunk, kind, places, c, kappa, sizes, e, s, w, like):
         at = run * inner + item[t.START]
         stop = (item[t.LAST_RUN] - 1 if whole else run) * inner + item[t.STOP]
         while at < stop:
-            n = min(chunk if whole else k.LARGEST_CHUNK, stop - at)
+            n = min(chunk if whole else AT_ONCE, stop - at)
             p, g = array_at(places, slot, t.P, at, n, like), array_at(places, slot, t.G, at, n, like)
             a, b = array_at(places, slot, t.A, at, n, like), array_at(places, slot, t.B, at, n, like)
             x = array_at(places, slot, t.X, at, n, like)
