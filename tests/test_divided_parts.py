@@ -6,6 +6,7 @@ Threads stand in for processes. The oracles are torch's own placements and the s
 from __future__ import annotations
 
 import copy
+import re
 from functools import partial
 from typing import Any
 
@@ -373,6 +374,21 @@ def test_a_state_goes_from_one_way_of_dividing_to_another(maker: str) -> None:
                 close(got, want, rtol=1e-11)
 
     in_threads(2, divided)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("rate.unit", (5,)), ("rate.parameter", (5, 3)), ("rate.layer", (1,))])
+def test_a_state_of_another_shape_is_refused_by_all(name: str, shape: tuple[int, ...]) -> None:
+    """Also if it is of the shape of what one process has, or of rates that all of them have."""
+
+    def refused() -> None:
+        named = [("a.weight", nn.Parameter(by_rows("", torch.ones(5, 3))))]
+        optimizer = camhd.Adam(named, levels=("layer", "unit", "parameter"), **LEARNING)
+        state = optimizer.state_dict()
+        state["state"][0][name] = torch.ones(3, *shape[1:])
+        with pytest.raises(ValueError, match=re.escape(f"'a.weight' must have {name!r} of shape {shape}, found")):
+            optimizer.load_state_dict(state)
+
+    in_threads(2, refused)
 
 
 def _as(after: Any, key: str, value: Any) -> Any:
