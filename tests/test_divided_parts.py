@@ -81,6 +81,29 @@ def test_parameters_on_slices_of_one_mesh() -> None:
     in_threads(4, slices)
 
 
+@pytest.mark.skipif(not hasattr(DeviceMesh, "_concatenate"), reason="this torch does not join slices of a mesh")
+def test_a_mesh_may_have_its_dimensions_in_another_order() -> None:
+    """FSDP2 over tensor parallelism puts its own dimension first, whichever is first in the mesh that both slice."""
+
+    def turned() -> None:
+        mesh = meshes()
+        data, tensor = mesh.get_coordinate()
+        whole = torch.arange(24.0).view(4, 6)
+        joined: Any = DeviceMesh
+        other = joined._concatenate([mesh["tensor"], mesh["data"]])
+        one, two = divide(whole, other, [Shard(0), Shard(1)]), divide(whole, mesh["data"], [Shard(0)])
+        shards = Shards([one, two], ["a", "b"])
+        assert shards.mesh == mesh
+        here = whole.chunk(2)[tensor].chunk(2, 1)[data]
+        assert torch.equal(shards.pieces[0].take(whole), here)
+        assert torch.equal(one.to_local(), here)
+        assert [piece.counted for piece in shards.pieces] == [True, tensor == 0]
+        sizes = [float(piece.take(whole).numel() * piece.counted) for piece in shards.pieces]
+        assert [float(found) for found in shards.add_up([torch.tensor(size) for size in sizes])] == [24.0, 24.0]
+
+    in_threads(4, turned)
+
+
 def test_meshes_that_have_no_sum_are_refused() -> None:
     def refused() -> None:
         whole = torch.ones(4, 4)
