@@ -7,6 +7,7 @@ sizes of whole layers.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,14 +18,16 @@ from torch import Tensor, nn
 
 import camhd
 from camhd.levels import Level, Split, Unit
-from camhd.tree.placements import put_together
+from camhd.tree.placements import is_divided, put_together
 from compare import close
 from in_threads import in_threads
 from test_divided_in_threads import (
     PLACES,
     Place,
     as_whole,
+    by_columns,
     by_rows,
+    crosswise,
     go_on,
     gradients,
     learned,
@@ -191,8 +194,14 @@ class Halves(Level):
 def test_a_level_below_rates_that_lie_elsewhere_is_refused() -> None:
     def refused() -> None:
         param = nn.Parameter(by_rows("w", torch.ones(4, 6)))
-        with pytest.raises(ValueError, match=r"'half', which all processes keep, to those of 'unit', .* 'a\.weight'"):
-            camhd.Adam([("a.weight", param)], levels=("unit", Halves()))
+        refusal = r"'half', which all processes keep, to those of 'unit', .* '{}\.weight'"
+        for levels in (("unit", Halves()), ("layer", "unit", Halves())):
+            with pytest.raises(ValueError, match=refusal.format("a")):
+                camhd.Adam([("a.weight", param)], levels=levels)
+            whole = camhd.Adam([("b.weight", nn.Parameter(torch.ones(4, 6)))], levels=levels, backend="foreach")
+            with pytest.raises(ValueError, match=refusal.format("a")):  # nor may it join later
+                whole.add_param_group({"params": [("a.weight", param)]})
+            assert len(whole.param_groups) == 1
         optimizer = camhd.Adam([("a.weight", param)], levels=("layer", Halves()))  # a cell of half a row
         for t in range(3):
             param.grad = by_rows("w", values(t)["c.weight"].float().expand(4, 6))
@@ -204,5 +213,112 @@ def test_a_level_below_rates_that_lie_elsewhere_is_refused() -> None:
             alone.grad = values(t)["c.weight"].float().expand(4, 6)
             reference.step()
         close(put_together(param), alone, rtol=1e-5)
+
+    in_threads(2, refused)
+
+
+# --------------------------------------------------------------------------- cells of which no process has all
+
+
+@pytest.mark.parametrize("place", [by_rows, by_columns, some])
+def test_weights_below_the_floor_are_bounded_by_all_their_scalars(place: Place) -> None:
+    """Those that start at zero, and those that are small: whatever part of them a process has."""
+
+    def trained(place: Place, **options: Any) -> list[Tensor]:
+        size = {"a.weight": 1e-3, "b.weight": 1.0, "c.weight": 1e-4}
+        named = [(name, nn.Parameter(place(name, value * size.get(name, 0)))) for name, value in values(0).items()]
+        optimizer = camhd.Adam(named, lr=1.0, **options)
+        go_on(named, optimizer, place, range(3))
+        return everything(named, optimizer)
+
+    wanted = trained(as_whole, backend="foreach")
+    for found in in_threads(2, lambda: trained(place)):
+        same(found, wanted)
+
+
+@pytest.mark.parametrize("levels", [("global", "layer"), ("layer",)])
+def test_a_bound_reaches_each_member_of_a_rate_in_its_own_unit(levels: tuple[str, ...]) -> None:
+    """Of a rate that groups of different lr share, also where a layer has tensors of both."""
+
+    def make(named: list[Any], **options: Any) -> Any:
+        groups = [{"params": named[:1], "lr": 0.5}, {"params": named[1:3], "lr": 20.0}, {"params": named[3:]}]
+        return camhd.Adam(groups, lr=4.0, levels=levels, **options)
+
+    wanted = everything(*train(partial(make, backend="foreach"), as_whole, range(3)))
+    for found in in_threads(2, lambda: everything(*train(make, by_rows, range(3)))):
+        same(found, wanted)
+
+
+def test_who_moves_is_noted_anew_only_if_it_has_changed() -> None:
+    def noted() -> None:
+        named = [(name, nn.Parameter(by_rows(name, value))) for name, value in values(0).items()]
+        scattered = camhd.Adam(named)._tree.cells.scattered
+        first = scattered.among([0, 2])
+        assert first.tolist() == [True, False, True, False, False, False]
+        assert scattered.among({2: "b", 0: "a"}) is first
+        assert scattered.among([5]).tolist() == [False] * 5 + [True]
+        assert scattered.among([0, 2]).tolist() == first.tolist()
+
+    in_threads(2, noted)
+
+
+SHAPES_OF_CELLS = {"rows": (4, 3), "two": (2, 3), "one": (1, 3), "bias": (2,)}
+
+
+def test_what_is_saved_of_cells_is_divided_as_they_are() -> None:
+    """Each process writes its own, as it does of the parameter; nobody has to put them together."""
+
+    def saved() -> None:
+        named = [(name, nn.Parameter(by_rows(name, torch.ones(size)))) for name, size in SHAPES_OF_CELLS.items()]
+        optimizer = camhd.Adam(named, levels=("layer", "unit"))
+        for name, param in named:
+            param.grad = by_rows(name, torch.arange(1.0, 1 + param.numel()).view(SHAPES_OF_CELLS[name]))
+        optimizer.step()
+        for index, (name, param) in enumerate(named):
+            for key in ("tracing.kappa", "tracing.memory"):
+                found = optimizer.state_dict()["state"][index][key]
+                assert is_divided(found)
+                assert tuple(found.shape) == SHAPES_OF_CELLS[name][:1]
+                assert len(found.to_local()) == len(param.to_local())
+
+    in_threads(2, saved)
+
+
+@pytest.mark.parametrize(
+    ("count", "place", "shape"), [(2, by_rows, (1, 2)), (4, crosswise, (2, 1)), (2, by_rows, (2, 2))]
+)
+def test_cells_that_no_vector_is_divided_as_are_put_together(count: int, place: Place, shape: tuple[int, int]) -> None:
+    """One row of two columns with a rate for each, of which one process has both; one column in two directions."""
+    level = Unit("input") if shape[1] == 2 else Unit()
+
+    def trained(place: Place, **options: Any) -> list[Tensor]:
+        named = [("a", nn.Parameter(place("a", torch.tensor([[0.5, -2.0], [1.5, 0.25]])[: shape[0], : shape[1]])))]
+        optimizer = camhd.Adam(named, levels=("global", level), **options)
+        for t in range(3):
+            named[0][1].grad = place("a", torch.tensor([[1.0, t - 3.0], [t, 2.0]])[: shape[0], : shape[1]])
+            optimizer.step()
+        again = camhd.Adam(named, levels=("global", level), **options)
+        again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        return [*everything(named, optimizer), *everything(named, again)]
+
+    wanted = trained(as_whole, backend="foreach")
+    for found in in_threads(count, lambda: trained(place)):
+        for got, want in zip(found, wanted, strict=True):
+            close(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [torch.ones(3), torch.ones(5, 1), torch.ones(())])
+def test_saved_numbers_of_other_cells_are_refused(wrong: Tensor) -> None:
+    """By every process, with the same words: also if they are as many as one of them has (three of five rows)."""
+    expected = r"must have 'tracing\.kappa' of shape \(5,\), found a float32 tensor of shape "
+    expected += re.escape(f"{tuple(wrong.shape)};")
+
+    def refused() -> None:
+        named, optimizer = train(partial(camhd.Adam, levels=UNITS), by_rows, range(2))
+        state = optimizer.state_dict()
+        state["state"][0]["tracing.kappa"] = wrong
+        with pytest.raises(ValueError, match=expected):
+            optimizer.load_state_dict(state)
+        go_on(named, optimizer, by_rows, range(2, 3))  # nothing was changed
 
     in_threads(2, refused)

@@ -6,6 +6,7 @@ Threads stand in for processes. The oracles are torch's own placements and the s
 from __future__ import annotations
 
 import copy
+import re
 from functools import partial
 from typing import Any
 
@@ -78,6 +79,29 @@ def test_parameters_on_slices_of_one_mesh() -> None:
         assert [float(found) for found in alone.add_up([torch.tensor(1.0)])] == [2.0]
 
     in_threads(4, slices)
+
+
+@pytest.mark.skipif(not hasattr(DeviceMesh, "_concatenate"), reason="this torch does not join slices of a mesh")
+def test_a_mesh_may_have_its_dimensions_in_another_order() -> None:
+    """FSDP2 over tensor parallelism puts its own dimension first, whichever is first in the mesh that both slice."""
+
+    def turned() -> None:
+        mesh = meshes()
+        data, tensor = mesh.get_coordinate()
+        whole = torch.arange(24.0).view(4, 6)
+        joined: Any = DeviceMesh
+        other = joined._concatenate([mesh["tensor"], mesh["data"]])
+        one, two = divide(whole, other, [Shard(0), Shard(1)]), divide(whole, mesh["data"], [Shard(0)])
+        shards = Shards([one, two], ["a", "b"])
+        assert shards.mesh == mesh
+        here = whole.chunk(2)[tensor].chunk(2, 1)[data]
+        assert torch.equal(shards.pieces[0].take(whole), here)
+        assert torch.equal(one.to_local(), here)
+        assert [piece.counted for piece in shards.pieces] == [True, tensor == 0]
+        sizes = [float(piece.take(whole).numel() * piece.counted) for piece in shards.pieces]
+        assert [float(found) for found in shards.add_up([torch.tensor(size) for size in sizes])] == [24.0, 24.0]
+
+    in_threads(4, turned)
 
 
 def test_meshes_that_have_no_sum_are_refused() -> None:
@@ -373,6 +397,21 @@ def test_a_state_goes_from_one_way_of_dividing_to_another(maker: str) -> None:
                 close(got, want, rtol=1e-11)
 
     in_threads(2, divided)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("rate.unit", (5,)), ("rate.parameter", (5, 3)), ("rate.layer", (1,))])
+def test_a_state_of_another_shape_is_refused_by_all(name: str, shape: tuple[int, ...]) -> None:
+    """Also if it is of the shape of what one process has, or of rates that all of them have."""
+
+    def refused() -> None:
+        named = [("a.weight", nn.Parameter(by_rows("", torch.ones(5, 3))))]
+        optimizer = camhd.Adam(named, levels=("layer", "unit", "parameter"), **LEARNING)
+        state = optimizer.state_dict()
+        state["state"][0][name] = torch.ones(3, *shape[1:])
+        with pytest.raises(ValueError, match=re.escape(f"'a.weight' must have {name!r} of shape {shape}, found")):
+            optimizer.load_state_dict(state)
+
+    in_threads(2, refused)
 
 
 def _as(after: Any, key: str, value: Any) -> Any:

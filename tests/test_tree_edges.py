@@ -127,6 +127,8 @@ def test_how_far_a_group_would_go() -> None:
     still = summed(tree, Signal(lengths=by_slot(*[0.0] * 6), sizes=by_slot(*[1.0] * 6)), 1).moved
     assert still is not None
     assert still.tolist() == [0.0, 0.0, 0.0]
+    of_nothing = bounds.part_of(vector(0.09, 4.0, 0.0), vector(0.0, 16.0, 0.0))
+    close(of_nothing, vector(0.3, 0.5, 0.0))  # weights of zero without a floor: as if they were 1, as in the kernels
 
 
 def test_the_mean_factor_of_groups_of_different_schedules() -> None:

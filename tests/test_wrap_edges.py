@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 import camhd
 from camhd.rules.probe import _alike, has_l2_decay
+from camhd.rules.wrapped import Wrapped
 from compare import close
 from state_cases import ADDITIVE, model, train
 
@@ -169,9 +171,20 @@ class Small(torch.optim.Optimizer):
                 p.sub_(p.grad * 1e-4 * (group["lr"] + group["lr"] ** 2))
 
 
-def test_small_steps_are_looked_at_as_closely() -> None:
+class Saturating(Small):
+    """Small steps that are nearly linear in lr, however large it is."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override] # it gives no loss
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(p.grad * 1e-3 * group["lr"] * (1 + 0.01 * group["lr"] / (1 + group["lr"])))
+
+
+@pytest.mark.parametrize("kind", [Small, Saturating])
+def test_small_steps_are_looked_at_as_closely(kind: type[Small]) -> None:
     with pytest.raises(ValueError, match="needs an optimizer whose step is lr times a direction"):
-        camhd.wrap(Small(model().parameters()))
+        camhd.wrap(kind(model().parameters()))
 
 
 def test_a_count_may_be_a_number_or_a_tensor() -> None:
@@ -181,6 +194,14 @@ def test_a_count_may_be_a_number_or_a_tensor() -> None:
     assert not _alike(torch.ones(2), torch.ones(3))
     assert not _alike({"a": 1}, {"b": 1})
     assert not _alike(1.0, 1.0 + 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.complex128])
+def test_the_lr_at_which_a_direction_is_asked_for(dtype: torch.dtype) -> None:
+    """A power of two, or to divide by it would round; large against 1, and far from the largest number there is."""
+    unit = object.__new__(Wrapped)._unit({"params": [torch.ones(2, dtype=dtype)]})
+    assert math.frexp(unit)[0] == 0.5
+    assert 200 < unit < torch.finfo(dtype).max / 200
 
 
 SIZES = {torch.float64: (1e3, 1e-10, 1e-8), torch.float32: (100.0, 1e-3, 1e-4), torch.bfloat16: (10.0, 1e-2, 0.02)}

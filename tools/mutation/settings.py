@@ -37,5 +37,5 @@ TESTS = [
 # Not asked: they start processes of their own, which have the code as it was, or measure memory, or make machine code.
 LEFT_OUT = (
     "full_disk", "no_folder_can_be_written", "machine_code", "leak", "after_a_fork", "a_helper_that_fails",
-    "two_threads", "no_memory", "number_of_threads", "many_scalars", "process", "profiler", "recorded_by",
+    "two_threads", "no_memory", "number_of_threads", "many_scalars", "fresh_process", "profiler", "recorded_by",
 )  # fmt: skip

@@ -24,6 +24,7 @@ from .saved import (
     check_agreement,
     check_entries,
     check_header,
+    check_shape,
     entry,
     is_tree_entry,
     made_level,
@@ -88,19 +89,24 @@ def own_parts(tree: RateTree, slots: Sequence[Mapping[str, Any]]) -> list[dict[s
     if divided is None:
         return found
     names, shards = [partition.level.name for partition in divided.partitions], divided.shards
-    for slot, entries in enumerate(found):
+    for slot, entries in zip(divided.full.slots, found, strict=True):
+        index = slot.index
         for name, value in entries.items():
             kind, _, level = name.partition(".")
             if not isinstance(value, Tensor):
                 continue
+            # Looked at as a whole, or what does not fit might be as large as the part of one process, which goes on.
             if kind == "tracing":
-                entries[name] = own_cells(divided, slot, value)
-            elif level in names and divided.divided[names.index(level)][slot]:
-                entries[name] = shards.part(slot, value, rows=True)
+                check_shape(value, name, slot.name, (divided.full.cell_counts[index],))
+                entries[name] = own_cells(divided, index, value)
+            elif level in names and divided.divided[names.index(level)][index]:
+                check_shape(value, name, slot.name, tuple(slot.shape[:1]))
+                entries[name] = shards.part(index, value, rows=True)
             elif level in names:  # all processes have all of it
                 entries[name] = put_together(value)
             else:
-                entries[name] = shards.part(slot, value)
+                check_shape(value, name, slot.name, tuple(slot.shape))
+                entries[name] = shards.part(index, value)
     return found
 
 

@@ -140,11 +140,9 @@ def check_entries(tree: RateTree, slot: str, entries: Mapping[str, Any]) -> None
 def entry(tree: RateTree, entries: Mapping[str, Any], name: str, slot: str, shape: tuple[int, ...]) -> Tensor:
     """A tensor of the tree's in a parameter's state, if it is there, of the right shape, and a number everywhere."""
     value = entries.get(name)
-    if not isinstance(value, Tensor) or tuple(value.shape) != shape or not value.is_floating_point():
-        raise ValueError(
-            f"the state of parameter {slot!r} must have {name!r} of shape {shape}, found {shown(value)}; "
-            "it was saved from another model, other levels or another hyper rule."
-        )
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        raise _unfit(value, name, slot, shape)
+    check_shape(value, name, slot, shape)
     least = -math.inf if tree.config.min_lr < 0 or name.startswith("hyper_") else 0.0
     if value.numel() and not bool((value.isfinite() & (value >= least)).all()):
         raise ValueError(
@@ -152,6 +150,19 @@ def entry(tree: RateTree, entries: Mapping[str, Any], name: str, slot: str, shap
             f"found {_worst(value, least)}; the state is damaged, go back to an earlier one."
         )
     return value
+
+
+def check_shape(value: Tensor, name: str, slot: str, shape: tuple[int, ...]) -> None:
+    """Whether a tensor in a parameter's state has the shape of what it is to become."""
+    if tuple(value.shape) != shape:
+        raise _unfit(value, name, slot, shape)
+
+
+def _unfit(value: Any, name: str, slot: str, shape: tuple[int, ...]) -> ValueError:
+    return ValueError(
+        f"the state of parameter {slot!r} must have {name!r} of shape {shape}, found {shown(value)}; "
+        "it was saved from another model, other levels or another hyper rule."
+    )
 
 
 def _worst(value: Tensor, least: float) -> float:

@@ -105,8 +105,6 @@ def whole_cells(layout: LocalLayout, slot: int, part: Tensor) -> Tensor:
 
 def own_cells(layout: LocalLayout, slot: int, whole: Tensor) -> Tensor:
     """What this process has of such a vector; the reverse."""
-    if whole.dim() != 1 or len(whole) != layout.full.cell_counts[slot]:
-        return whole  # of something else; whoever wants it will say so
     cells = put_together(whole).view(layout.full.cell_shapes[slot])
     return layout.shards.pieces[slot].take(cells, cell_dims(layout, slot)).reshape(-1)
 
