@@ -47,14 +47,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def mark_thorough(items: list[pytest.Item]) -> None:
     """Of cases that are ``alike(n)``, CI keeps those whose places in the lists of values add up to a multiple of n."""
-    lists: dict[tuple[object, str], list[object]] = {}
+    lists: dict[tuple[object, ...], list[int]] = {}
     for item in items:
+        case: Any = item  # a test of cases has a callspec, which pytest does not declare
         for marker in item.iter_markers("alike"):
             places = []
             for mark in item.iter_markers("parametrize"):
                 first = mark.args[0] if isinstance(mark.args[0], str) else mark.args[0][0]
-                value = id(item.callspec.params[first])  # type: ignore[attr-defined]  # a test of cases has one
-                values = lists.setdefault((item.parent, f"{item.originalname} {first}"), [])  # type: ignore[attr-defined]
+                values = lists.setdefault((item.parent, case.originalname, first), [])
+                value = id(case.callspec.params[first])
                 values += [] if value in values else [value]
                 places.append(values.index(value))
             if sum(places) % marker.args[0]:

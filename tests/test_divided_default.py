@@ -73,6 +73,13 @@ CASES += [
 CASES += [("copies", "nothing said"), ("crosswise", "units, bounded")]
 
 
+def assert_as_if_whole(run: Callable[..., list[Tensor]], place: Place) -> None:
+    """Two processes that divide the parameters so end where one does that has all of them."""
+    wanted = run(as_whole, backend="foreach")
+    for found in in_threads(2, lambda: run(place)):
+        same(found, wanted)
+
+
 @pytest.mark.parametrize(("places", "maker"), CASES)
 def test_divided_tensors_learn_as_whole_ones(places: str, maker: str) -> None:
     count, place = PLACES[places]
@@ -98,9 +105,7 @@ def test_only_those_that_move_are_bounded_and_counted(place: Place) -> None:
             optimizer.step()
         return everything(named, optimizer)
 
-    wanted = run(as_whole, backend="foreach")
-    for found in in_threads(2, lambda: run(place)):
-        same(found, wanted)
+    assert_as_if_whole(run, place)
 
 
 @pytest.mark.parametrize("levels", [("global", "layer"), ("unit",)])
@@ -231,9 +236,7 @@ def test_weights_below_the_floor_are_bounded_by_all_their_scalars(place: Place) 
         go_on(named, optimizer, place, range(3))
         return everything(named, optimizer)
 
-    wanted = trained(as_whole, backend="foreach")
-    for found in in_threads(2, lambda: trained(place)):
-        same(found, wanted)
+    assert_as_if_whole(trained, place)
 
 
 @pytest.mark.parametrize("levels", [("global", "layer"), ("layer",)])

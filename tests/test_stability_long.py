@@ -71,16 +71,10 @@ def calls_of(function: Any) -> int:
     return count
 
 
-# Single precision for all but one; the other halves are thorough.
-RUNS_AND_DTYPES = [
-    pytest.param(name, dtype, marks=[] if (name == "softmax") == (dtype == torch.float64) else pytest.mark.thorough)
-    for name in RUNS
-    for dtype in (torch.float32, torch.float64)
-]
-
-
+@pytest.mark.alike(2)
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("name", "dtype"), RUNS_AND_DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", RUNS)
 def test_a_long_run_neither_drifts_nor_leaks_nor_slows_down(name: str, dtype: torch.dtype, backend: str) -> None:
     torch.manual_seed(0)
     problem = Quadratic(dtype)
