@@ -15,6 +15,7 @@ from reference_rules import DEFAULTS, RULES, moments
 
 RHO = 0.998  # memory of the trace of directions
 BETA_MAX, PATIENCE = 0.1, 10.0  # how fast rates move at first, and how soon that slows
+FAVOUR, SETTLE = 0.5, 1000.0  # what evidence in favour takes back; from when on every step slows them
 STEADY = 0.02  # how fast they follow the plain cosine, at all times
 SPREAD = 0.95  # memory of the usual size of the cosine
 BOOST, SMALL = 2.0, 1e-3  # faster while a step is below this part of the weights
@@ -32,6 +33,7 @@ class Rate:
     square: float = 0.0  # V: average of cos²
     seen: int = 0  # how many cosines went into it
     against: float = 0.0  # n: evidence that it is no longer plainly too small
+    peak: float = 0.0  # the largest it has been
 
 
 @dataclass
@@ -143,7 +145,7 @@ class Reference:
         rate.square = SPREAD * rate.square + (1 - SPREAD) * cosine**2
         usual = math.sqrt(rate.square / (1 - SPREAD**rate.seen))
         y = min(max(cosine / usual, -1.0), 1.0) if usual > 0 else 0.0
-        rate.against += 2.0 if cosine < 0 else 0.0
+        rate.against = max(rate.against + (2.0 if cosine < 0 else -FAVOUR), rate.seen * min(rate.seen / SETTLE, 1.0))
         beta = BETA_MAX / (1 + rate.against / PATIENCE)
         step = math.sqrt(sum(c.kappa**2 * s["dd"] for c, s in mine) / sum(c.size2() for c, _ in mine))
         beta *= 1 + BOOST * (beta / BETA_MAX) * SMALL / (SMALL + step)
@@ -151,7 +153,9 @@ class Reference:
         if rate.parent is not None and min(rate.alpha, old[id(rate.parent)]) > 0:
             y -= TIE * math.log(rate.alpha / old[id(rate.parent)])
         move = beta * y + min(self.factor, 1.0) * STEADY * cosine
-        rate.alpha *= 1 + min(max(move, -0.5), 0.5)
+        highest = max(rate.peak, rate.alpha * (1 + min(max(beta * y, 0.0), 0.5)))
+        rate.alpha = min(rate.alpha * (1 + min(max(move, -0.5), 0.5)), highest)
+        rate.peak = max(rate.peak, rate.alpha)
 
     def _caps(self, live: list[Cell], sums: dict) -> dict[str, float]:
         """(8) The largest rate of each layer: a first step of at most FIRST, then BOUND, of its weights."""

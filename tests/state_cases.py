@@ -49,6 +49,8 @@ CASES: dict[str, Callable[[nn.Module], camhd.Optimizer]] = {
     "wrapped-rmsprop": lambda m: camhd.wrap(torch.optim.RMSprop(m.named_parameters(), lr=0.01), **ADDITIVE),
 }
 
+RULE_SINCE = {"adam-long-horizon": 3}  # the version of the format since which the rule is what it is now
+
 
 def model() -> nn.Module:
     """Its weights come from a formula: random numbers may differ between versions of torch."""

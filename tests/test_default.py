@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 import camhd
 from camhd.hyper import LongHorizon
+from camhd.lab.data import load
 
 MAKERS = {
     "SGD": camhd.SGD,
@@ -214,3 +215,27 @@ def test_a_compiled_step_is_the_same(compiler: str) -> None:
         plain.step()
         step()
     torch.testing.assert_close(bits(one), bits(other), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("lr", [1e-6, 1e-3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_network_that_has_fitted_its_data_keeps_what_it_has_learned(seed: int, lr: float) -> None:
+    """All gradients agree then, for ever, that larger outputs would be better still; rates must not follow them."""
+    digits = load("digits").train
+    inputs, targets = digits.inputs.flatten(1).float() / 16, digits.targets
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer, worst = camhd.Adam(model, lr=lr), 0.0
+    for epoch in range(40):
+        order, total = torch.randperm(len(inputs)), 0.0
+        for pick in order.split(16):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(inputs[pick]), targets[pick])
+            loss.backward()
+            optimizer.step()
+            total += float(loss.detach()) * len(pick)
+        if epoch >= 5:
+            worst = max(worst, total / len(inputs))
+    assert worst < 0.2
+    assert total / len(inputs) < 0.01
+    assert float(optimizer.tree.state.levels[0].rates) < 0.2

@@ -58,6 +58,8 @@ def test_names_of_rules() -> None:
         ("memory", (0.0, 0.5, 0.999), (-0.1, 1.0, float("nan"))),
         ("spread", (0.0, 0.999), (-0.1, 1.0, float("nan"))),
         ("patience", (1e-9, 5.0), (0.0, -1.0, float("nan"))),
+        ("settle", (1e-9, 5.0), (0.0, -1.0, float("nan"))),
+        ("favour", (0.0, 0.5), (-1e-9, float("nan"))),
         ("small", (1e-9,), (0.0, -1.0)),
         ("first", (1e-9,), (0.0, -1.0)),
         ("bound", (1e-9,), (0.0, -1.0)),
@@ -81,10 +83,11 @@ def test_the_long_horizon_rule_has_the_numbers_of_its_page() -> None:
     assert rule.traced is not None
     traced = (rule.traced.memory, rule.traced.first, rule.traced.bound, rule.traced.floor)
     assert traced == (literal.RHO, literal.FIRST, literal.BOUND, literal.FLOOR)
-    own = (rule.fast, rule.patience, rule.steady, rule.spread, rule.boost, rule.small, rule.tie)
+    own = (rule.fast, rule.patience, rule.favour, rule.settle, rule.steady, rule.spread)
     assert own == (
-        literal.BETA_MAX, literal.PATIENCE, literal.STEADY, literal.SPREAD, literal.BOOST, literal.SMALL, literal.TIE,
+        literal.BETA_MAX, literal.PATIENCE, literal.FAVOUR, literal.SETTLE, literal.STEADY, literal.SPREAD,
     )  # fmt: skip
+    assert (rule.boost, rule.small, rule.tie) == (literal.BOOST, literal.SMALL, literal.TIE)
     assert rule.hyper_lr == 1.0
     assert rule.combine_lr == 0.0
 
@@ -98,7 +101,7 @@ def test_where_there_is_no_cosine_the_long_horizon_rule_changes_nothing() -> Non
     assert torch.equal(new[:2], rates[:2])
     for name, value in kept.items():
         assert torch.equal(value[:2], state[name][:2])
-        assert not torch.equal(value[2:], state[name][2:]) or name == "against"
+        assert not torch.equal(value[2:], state[name][2:]) or name == "peak"
     assert new[2] > rates[2]
     assert new[3] == 0
     assert new.isfinite().all()

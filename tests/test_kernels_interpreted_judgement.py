@@ -38,10 +38,10 @@ def proposed(rule: LongHorizon, rates: Tensor, state: Tensor, sums: dict[str, Te
     for row, name in enumerate(("pull", "grads", "traces", "factors", "moved", "sizes")):
         work[row, :count] = sums[name]
     parents = np.concatenate([np.arange(count, 2 * count), np.full(count, -1)])
-    kept = np.concatenate([state, np.zeros((3, count))], axis=1)
+    kept = np.concatenate([state, np.zeros((len(state), count))], axis=1)
     with np.errstate(all="ignore"):
         finite = h.propose(both, kept, parents, settings, bounds, np.tile(caps, 2), work)
-    return finite, torch.tensor(work[h.RATE, :count]), torch.tensor(work[h.NEW : h.NEW + 3, :count])
+    return finite, torch.tensor(work[h.RATE, :count]), torch.tensor(work[h.NEW : h.WORK_ROWS, :count])
 
 
 # Of each rate: itself, the one above, β Σ g·D, Σ g², Σ D², Σ c² D², Σ κ² d², Σ θ².
@@ -63,17 +63,18 @@ CASES = {
     "both above 1": (1.5, 1.9, -0.02, 0.1, 0.5, 0.5, 1e-7, 0.3),
 }
 NAMES = ("above", "pull", "grads", "traces", "factors", "moved", "sizes")
-KEPT = ("square", "seen", "against")
+KEPT = ("square", "seen", "against", "peak")
 
 
 @pytest.mark.parametrize("bounds", [(0.0, float("inf")), (0.09, 1.6)], ids=["free", "bounded"])
 @pytest.mark.parametrize("cap", [float("inf"), 1.02])
 @pytest.mark.parametrize("rule", [LongHorizon(), LongHorizon(fast=4.0, tie=0.3)], ids=["default", "wild"])
-def test_what_rates_become(rule: LongHorizon, cap: float, bounds: tuple[float, float]) -> None:
+@pytest.mark.parametrize(("age", "peak"), [(2.0, 0.0), (2.0, 1.01), (900.0, 1.0001)], ids=["new", "below", "old"])
+def test_what_rates_become(rule: LongHorizon, cap: float, bounds: tuple[float, float], age: float, peak: float) -> None:
     table = torch.tensor(list(CASES.values()), dtype=torch.float64).T
     rates, sums = table[0], dict(zip(NAMES, table[1:], strict=True))
     ages = (torch.arange(len(rates)) % 3).double()
-    old = {"square": 0.01 * ages, "seen": 2.0 * ages, "against": 4.0 * ages}
+    old = {"square": 0.01 * ages, "seen": age * ages, "against": 4.0 * ages, "peak": peak * rates}
     finite, got, kept = proposed(rule, rates, torch.stack(list(old.values())), sums, np.full(len(rates), cap), bounds)
     want, new = rule.update(rates, one_by_one(rates, sums), old)
     want = (want if cap == float("inf") else within(want, rates, cap)).clamp(*bounds)
@@ -96,7 +97,7 @@ def test_what_rates_become(rule: LongHorizon, cap: float, bounds: tuple[float, f
 def test_what_is_not_finite_is_said(case: tuple[float, ...]) -> None:
     table = torch.tensor([case, CASES["with the trace"]], dtype=torch.float64).T
     sums = dict(zip(NAMES, table[1:], strict=True))
-    finite, _, _ = proposed(LongHorizon(), table[0], torch.zeros(3, 2), sums, np.full(2, np.inf), (0.0, np.inf))
+    finite, _, _ = proposed(LongHorizon(), table[0], torch.zeros(len(KEPT), 2), sums, np.full(2, np.inf), (0.0, np.inf))
     assert not finite
 
 

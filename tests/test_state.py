@@ -17,7 +17,7 @@ import camhd
 from camhd.tree.saved import READ, VERSION
 from cases import CLOSE
 from faults import Places, clone, same
-from state_cases import ADDITIVE, CASES, FIRST, REST, at, model, train
+from state_cases import ADDITIVE, CASES, FIRST, REST, RULE_SINCE, at, model, train
 
 NAN, INF = float("nan"), float("inf")
 FILES = sorted((pathlib.Path(__file__).parent / "states").glob("v*/*.pt"))
@@ -132,11 +132,11 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a newer version": (
         at(*HEAD, "version", value=VERSION + 1),
-        "the state has format version 3, this camhd reads 1 and 2; load it with the version of camhd that wrote it.",
+        "the state has format version 4, this camhd reads 1 to 3; load it with the version of camhd that wrote it.",
     ),
     "no version": (
         at(*HEAD, "version"),
-        "the state has format version None, this camhd reads 1 and 2; load it with the version of camhd that wrote it.",
+        "the state has format version None, this camhd reads 1 to 3; load it with the version of camhd that wrote it.",
     ),
     "a header of another type": (
         at(*HEAD, value=7),
@@ -146,7 +146,7 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a header without sharing": (at(*HEAD, "shared"), f"the state's 'camhd' header has no 'shared'{NOT_WHOLE}"),
     "a version that is true": (
         at(*HEAD, "version", value=True),
-        "the state has format version True, this camhd reads 1 and 2; load it with the version of camhd that wrote it.",
+        "the state has format version True, this camhd reads 1 to 3; load it with the version of camhd that wrote it.",
     ),
     "a step that is true": (
         at(*HEAD, "step", value=True),
@@ -415,12 +415,20 @@ def test_there_are_files_of_every_version_that_is_read():
         assert {path.stem for path in FILES if path.parent.name == f"v{version}"} == set(CASES)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def version_of(path):
+    return int(path.parent.name[1:])
+
+
+SAME_RULE = [path for path in FILES if version_of(path) >= RULE_SINCE.get(path.stem, 0)]
+OTHER_RULE = [path for path in FILES if path not in SAME_RULE]
+
+
+@pytest.mark.parametrize("path", SAME_RULE, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_state_that_an_earlier_version_wrote_goes_on_as_if_never_stopped(path):
     saved = torch.load(path, weights_only=True)
     assert path.stat().st_size < 25_000
     header = saved["optimizer"]["param_groups"][0]["camhd"]
-    assert header["version"] == int(path.parent.name[1:])
+    assert header["version"] == version_of(path)
     net = model()
     opt = CASES[path.stem](net)
     net.load_state_dict(saved["model"])
@@ -437,6 +445,28 @@ def test_a_state_that_an_earlier_version_wrote_goes_on_as_if_never_stopped(path)
     assert opt.state_dict()["param_groups"][0]["camhd"]["version"] == VERSION
     fresh = CASES[path.stem](model())
     assert not same(fresh.rates(), opt.rates())
+
+
+@pytest.mark.parametrize("path", OTHER_RULE, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_state_of_the_default_rule_as_it_was_goes_on_with_the_rates_that_were_learned(path):
+    """From then on the rule is another, so there is no run to compare with; the largest rates so far are the saved."""
+    saved = torch.load(path, weights_only=True)
+    net = model()
+    opt = CASES[path.stem](net)
+    net.load_state_dict(saved["model"])
+    opt.load_state_dict(saved["optimizer"])
+    entries = saved["optimizer"]["state"][0]
+    for name, level in zip(opt.tree.layout.names, opt.tree.state.levels, strict=True):
+        own = level.rates[:1]  # the first parameter's
+        assert torch.equal(own, entries[f"rate.{name}"])
+        assert torch.equal(level.rule["against"][:1], entries[f"hyper_against.{name}"])
+        assert torch.equal(level.rule["peak"], level.rates)
+    before = opt.tree.state.levels[0].rates.clone()
+    train(net, opt, FIRST, FIRST + REST)
+    assert opt.tree.state.step == FIRST + REST
+    assert not torch.equal(opt.tree.state.levels[0].rates, before)
+    assert all(p.isfinite().all() for p in net.parameters())
+    assert opt.state_dict()["param_groups"][0]["camhd"]["version"] == VERSION
 
 
 def test_what_is_saved_reads_with_weights_only():

@@ -42,19 +42,21 @@ def vector(*values: float) -> Tensor:
 
 def literal(rate: float, hyper: float, norm: float, moved: float, factor: float, above: float | None, kept: Any) -> Any:
     """(4) to (7) of docs/default-rule.md, for one rate."""
-    square, seen, against = kept
+    square, seen, against, peak = kept
     cosine = -hyper / (norm * factor) if norm * factor > 0 else 0.0
     if cosine == 0:
         return rate, kept
     square, seen = 0.95 * square + 0.05 * cosine**2, seen + 1
     y = max(-1.0, min(1.0, cosine / math.sqrt(square / (1 - 0.95**seen))))
-    against += 1 - math.copysign(1.0, cosine)
+    against = max(against + (2.0 if cosine < 0 else -0.5), seen * min(1.0, seen / 1000))
     fading = 1 / (1 + against / 10)
     beta = 0.1 * fading * (1 + 2 * fading * 1e-3 / (1e-3 + moved))
     if above is not None and rate > 0 and above > 0:
         y -= 0.1 * math.log(rate / above)
-    step = min(factor, 1.0) * (beta * y + 0.02 * cosine)
-    return rate * (1 + max(-0.5, min(0.5, step))), (square, seen, against)
+    leading = min(factor, 1.0) * beta * y
+    step = leading + min(factor, 1.0) * 0.02 * cosine
+    new = min(rate * (1 + max(-0.5, min(0.5, step))), max(peak, rate * (1 + max(0.0, min(0.5, leading)))))
+    return new, (square, seen, against, max(peak, new))
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -68,16 +70,17 @@ def test_one_step_of_the_long_horizon_rule_is_its_formula(tied: bool) -> None:
         "factor": [1.0, 0.5, 1.5, 1.0, 1.0, 2.0, 1.0, 1.0],
         "above": [0.2, 0.02, 0.0, 0.1, 0.1, 0.1, 0.1, 1.0],
         "square": [0.2, 0.0, 0.9, 0.1, 0.3, 0.04, 0.1, 0.0],
-        "seen": [7.0, 0.0, 100.0, 3.0, 5.0, 1.0, 4.0, 0.0],
+        "seen": [7.0, 0.0, 100.0, 300.0, 5.0, 4000.0, 4.0, 0.0],
         "against": [14.0, 0.0, 60.0, 2.0, 4.0, 30.0, 2.0, 0.0],
+        "peak": [0.1, 0.0, 0.4, 0.0, 2.0, 0.50001, 0.4, 1.0],
     }
     at = {name: vector(*values) for name, values in columns.items()}
     pull = Pull(at["hyper"], at["norm"], 3, at["moved"], at["above"] if tied else None, at["factor"])
-    kept = {name: at[name] for name in ("square", "seen", "against")}
+    kept = {name: at[name] for name in ("square", "seen", "against", "peak")}
     rates, state = LongHorizon().update(at["rate"], pull, kept)
     wanted = [
-        literal(rate, hyper, norm, moved, factor, above if tied else None, (square, seen, against))
-        for rate, hyper, norm, moved, factor, above, square, seen, against in zip(*columns.values(), strict=True)
+        literal(rate, hyper, norm, moved, factor, above if tied else None, (square, seen, against, peak))
+        for rate, hyper, norm, moved, factor, above, square, seen, against, peak in zip(*columns.values(), strict=True)
     ]
     close(rates, vector(*[rate for rate, _ in wanted]))
     for i, name in enumerate(kept):

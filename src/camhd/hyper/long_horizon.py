@@ -16,13 +16,16 @@ class LongHorizon(HyperRule):
     The gradient meets a trace of the past directions instead of the last one alone. Its cosine, per group of every
     level, is divided by its usual size, so that y lies in [−1, 1] and a weak but steady sign counts as much as a strong
     one. β is large as long as all evidence says that the rate is too small, and falls as evidence to the contrary
-    comes in. A rate is pulled to the one above it, so that it leaves it for a reason only.
+    comes in, and with time. A rate is pulled to the one above it, so that it leaves it for a reason only. Above where
+    it has been, only β leads, because a network that fits its data would have every rate grow for ever.
 
     Args:
         memory: ρ of the trace.
         fast: β at first.
         steady: how fast a rate follows the plain cosine besides, at all times.
-        patience: after how many steps of random sign β has halved.
+        patience: how much evidence to the contrary halves β.
+        favour: how much of it a step of evidence in favour takes back; one to the contrary counts as 2.
+        settle: steps from which on every step counts as evidence to the contrary, of 1; before that, fewer do.
         spread: memory of the usual size of the cosine.
         boost: how much faster still, while a step is small against the weights.
         small: what small is.
@@ -44,6 +47,8 @@ class LongHorizon(HyperRule):
         fast: float = 0.1,
         steady: float = 0.02,
         patience: float = 10.0,
+        favour: float = 0.5,
+        settle: float = 1000.0,
         spread: float = 0.95,
         boost: float = 2.0,
         small: float = 1e-3,
@@ -55,18 +60,21 @@ class LongHorizon(HyperRule):
         for name, value in {"memory": memory, "spread": spread}.items():
             if not 0 <= value < 1:
                 raise ValueError(f"'{name}' must lie in [0, 1), got {value}.")
-        for name, value in {"patience": patience, "small": small, "first": first, "bound": bound}.items():
+        positive = {"patience": patience, "settle": settle, "small": small, "first": first, "bound": bound}
+        for name, value in positive.items():
             if not value > 0:
                 raise ValueError(f"'{name}' must be above 0, got {value}.")
-        for name, value in {"fast": fast, "steady": steady, "boost": boost, "tie": tie, "floor": floor}.items():
+        others = {"fast": fast, "steady": steady, "favour": favour, "boost": boost, "tie": tie, "floor": floor}
+        for name, value in others.items():
             if not value >= 0:
                 raise ValueError(f"'{name}' must be 0 or more, got {value}.")
         self.fast, self.steady, self.patience, self.spread = fast, steady, patience, spread
+        self.favour, self.settle = favour, settle
         self.boost, self.small, self.tie = boost, small, tie
         self.traced = Trace(memory, first, bound, floor)
 
     def start(self, rates: Tensor) -> State:
-        return {name: torch.zeros_like(rates) for name in ("square", "seen", "against")}
+        return {name: torch.zeros_like(rates) for name in ("square", "seen", "against", "peak")}
 
     def update(self, rates: Tensor, pull: Pull, state: Mapping[str, Tensor]) -> tuple[Tensor, State]:
         assert pull.norms is not None
@@ -79,12 +87,16 @@ class LongHorizon(HyperRule):
         square = self.spread * state["square"] + (1 - self.spread) * cosine.square()
         usual = (square / (1 - self.spread**seen)).sqrt()
         y = (cosine / torch.where(live, usual, 1)).clamp(-1, 1)
-        against = state["against"] + (1 - cosine.sign())
+        sign = cosine.sign()
+        evidence = (1 - sign) - self.favour * (1 + sign) / 2
+        against = torch.maximum(state["against"] + evidence, seen * (seen / self.settle).clamp_max(1))
         fading = 1 / (1 + against / self.patience)
         beta = self.fast * fading * (1 + self.boost * fading * self.small / (self.small + pull.moved))
         if pull.above is not None:
             y = y - self.tie * torch.where((rates > 0) & (pull.above > 0), (rates / pull.above).log(), 0)
-        new = {"square": square, "seen": seen, "against": against}
-        step = pull.factor.clamp_max(1) * (beta * y + self.steady * cosine)
-        moved = rates * (1 + step.clamp(-0.5, 0.5))
+        slowed, leading = pull.factor.clamp_max(1), beta * y
+        moved = rates * (1 + (slowed * (leading + self.steady * cosine)).clamp(-0.5, 0.5))
+        highest = torch.maximum(state["peak"], rates * (1 + (slowed * leading).clamp(0, 0.5)))
+        moved = torch.minimum(moved, highest)
+        new = {"square": square, "seen": seen, "against": against, "peak": torch.maximum(state["peak"], moved)}
         return torch.where(live, moved, rates), {name: torch.where(live, new[name], state[name]) for name in new}

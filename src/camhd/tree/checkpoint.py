@@ -21,6 +21,7 @@ from .rates import RateTree
 from .saved import (
     MOVED,
     VERSION,
+    brought_up,
     check_agreement,
     check_entries,
     check_header,
@@ -115,6 +116,7 @@ def restore(
 ) -> tuple[Cells, TreeState]:
     """The tree's cells and state from a checkpoint. Raises before anything is changed; `RateTree.adopt` takes it."""
     check_header(tree, header, len(lr0s))
+    slots = brought_up(tree, header["version"], slots)
     for slot, entries in zip(tree.layout.slots, slots, strict=True):
         check_entries(tree, slot.name, entries)
     slots = own_parts(tree, slots)

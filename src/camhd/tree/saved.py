@@ -7,7 +7,7 @@ and what to do; nothing is changed by looking.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -19,8 +19,8 @@ from ..levels import Family, Layout
 from .rates import RateTree
 from .state import Level, Move
 
-VERSION = 2  # of the format; 1: without "shared"
-READ = (1, 2)
+VERSION = 3  # of the format; 1: without "shared"; 2: without the largest that a rate of the long-horizon rule has been
+READ = (1, 2, 3)
 MOVED = "moved"
 PREFIXES = ("rate.", "start.", "hyper_", "tracing.")
 KEYS = ("version", "levels", "step", "skipped", "weights", "last_weights", "last_moves")
@@ -48,7 +48,7 @@ def check_header(tree: RateTree, header: Any, groups: int) -> None:
     version = header.get("version")
     if version not in READ or isinstance(version, bool):
         raise ValueError(
-            f"the state has format version {version!r}, this camhd reads {' and '.join(map(str, READ))}; "
+            f"the state has format version {version!r}, this camhd reads {READ[0]} to {READ[-1]}; "
             "load it with the version of camhd that wrote it."
         )
     for key in (*KEYS, *(("shared",) if version > 1 else ())):
@@ -135,6 +135,18 @@ def check_entries(tree: RateTree, slot: str, entries: Mapping[str, Any]) -> None
             f"the state of parameter {slot!r} must have {MOVED!r}, True or False, found {shown(entries.get(MOVED))}; "
             "the state is not complete."
         )
+
+
+def brought_up(tree: RateTree, version: int, slots: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The entries of all slots as this version writes them.
+
+    The largest that a rate has been is, of a checkpoint that does not say it, the rate at the checkpoint.
+    """
+    levels = [name for name, level in zip(tree.layout.names, tree.state.levels, strict=False) if "peak" in level.rule]
+    if version >= 3 or not levels:
+        return slots
+    peaks = {f"rate.{name}": f"hyper_peak.{name}" for name in levels}
+    return [{**entries, **{peaks[name]: entries[name] for name in peaks if name in entries}} for entries in slots]
 
 
 def entry(tree: RateTree, entries: Mapping[str, Any], name: str, slot: str, shape: tuple[int, ...]) -> Tensor:

@@ -16,13 +16,14 @@ from .trace_items import DOT, GRAD, LENGTH, TRACE
 SIZE = 4  # Σ θ², after the four sums of the first pass
 CELL_ROWS = 5
 # The rule's settings, by their place in `horizon`.
-MEMORY, FAST, STEADY, PATIENCE, SPREAD, BOOST, SMALL, TIE, FIRST, BOUND, FLOOR = range(11)
-HORIZON = 11
-SQUARE, SEEN, AGAINST = 0, 1, 2  # rows of the rule's state
-STATE = ("square", "seen", "against")
+MEMORY, FAST, STEADY, PATIENCE, FAVOUR, SETTLE, SPREAD, BOOST, SMALL, TIE, FIRST, BOUND, FLOOR = range(13)
+HORIZON = 13
+SQUARE, SEEN, AGAINST, PEAK = 0, 1, 2, 3  # rows of the rule's state
+STATE = ("square", "seen", "against", "peak")
+STATE_ROWS = 4
 # Rows of `work`: for each rate, sums over its group and what it is to become.
-PULL, GRADS, TRACES, FACTORS, MOVED, SIZES, LOGS, NUMBERS, RATE, NEW = range(10)  # three rows from NEW on
-WORK_ROWS = NEW + 3
+PULL, GRADS, TRACES, FACTORS, MOVED, SIZES, LOGS, NUMBERS, RATE, NEW = range(10)  # the rule's state from NEW on
+WORK_ROWS = NEW + STATE_ROWS
 LAYER_LENGTH, LAYER_SIZE, LAYER_MOVED, CAP = 0, 1, 2, 3  # rows of `layers`
 LAYER_ROWS = 4
 
@@ -120,7 +121,7 @@ def propose(rates, state, parents, horizon, bounds, caps, work):
     finite, power_of, power = True, -1.0, 0.0
     for at in range(len(rates)):
         rate, traces = np.float64(rates[at]), work[TRACES, at]
-        work[RATE, at], work[NEW : NEW + 3, at] = rate, state[:, at]
+        work[RATE, at], work[NEW:WORK_ROWS, at] = rate, state[:, at]
         factor = np.sqrt(work[FACTORS, at] / traces) if traces > 0 else 0.0
         norm = np.sqrt(work[GRADS, at]) * np.sqrt(traces) * factor
         cosine = -work[PULL, at] / norm if norm > 0 else -work[PULL, at]
@@ -130,7 +131,8 @@ def propose(rates, state, parents, horizon, bounds, caps, work):
             if seen != power_of:  # nearly all rates have seen equally much
                 power_of, power = seen, 1 - horizon[SPREAD] ** seen
             y = min(max(cosine / np.sqrt(square / power), -1.0), 1.0)
-            against = state[AGAINST, at] + (2.0 if cosine < 0 else 0.0)
+            least = seen * min(seen / horizon[SETTLE], 1.0)
+            against = max(state[AGAINST, at] + (2.0 if cosine < 0 else -horizon[FAVOUR]), least)
             fading = 1 / (1 + against / horizon[PATIENCE])
             sizes = work[SIZES, at]
             moved = np.sqrt(work[MOVED, at] / (sizes if sizes > 0 else 1.0))
@@ -138,11 +140,14 @@ def propose(rates, state, parents, horizon, bounds, caps, work):
             above = np.float64(rates[parents[at]]) if parents[at] >= 0 else 0.0
             if rate > 0 and above > 0:
                 y -= horizon[TIE] * np.log(rate / above)
-            step = min(factor, 1.0) * (beta * y + horizon[STEADY] * cosine)
+            leading, peak = min(factor, 1.0) * beta * y, np.float64(state[PEAK, at])
+            step = leading + min(factor, 1.0) * horizon[STEADY] * cosine
             if not np.isfinite(step):
                 finite = False
-            work[RATE, at] = rate * (1 + min(max(step, -0.5), 0.5))
+            highest = max(peak, rate * (1 + min(max(leading, 0.0), 0.5)))
+            work[RATE, at] = min(rate * (1 + min(max(step, -0.5), 0.5)), highest)
             work[NEW + SQUARE, at], work[NEW + SEEN, at], work[NEW + AGAINST, at] = square, seen, against
+            work[NEW + PEAK, at] = max(peak, work[RATE, at])
         finite &= np.isfinite(work[RATE, at]) and np.isfinite(work[NEW + SQUARE, at])
         if rate > 0:  # from 0 every change is infinite
             work[RATE, at] = min(max(work[RATE, at], rate / caps[at]), rate * caps[at])

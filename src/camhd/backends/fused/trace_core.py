@@ -75,7 +75,7 @@ def _learn(block, like):
     settings, rule = numbers(block, at.SETTINGS, 3, REAL), numbers(block, at.HORIZON, horizon.HORIZON, REAL)
     of_cells = table(block, at.CELLS, horizon.CELL_ROWS, cells, REAL)
     work, slope = table(block, at.WORK, horizon.WORK_ROWS, count, REAL), numbers(block, at.SLOPE, levels, REAL)
-    state = table(block, at.RULE_STATE, 3, count, like)
+    state = table(block, at.RULE_STATE, horizon.STATE_ROWS, count, like)
     last = table(block, at.LAST, groups, OPTIONS, REAL)
     gamma, old_weights = tree.gammas(weights, block[at.COMBINE]), weights.copy()
     horizon.gather(places, table(block, at.SUMS, SUM_ROWS, rows, REAL), numbers(block, at.SIZES, rows, REAL), of_cells)
@@ -92,7 +92,7 @@ def _learn(block, like):
         if finite:
             weights[:] = candidate
     if finite:
-        rates[:], state[:] = work[horizon.RATE], work[horizon.NEW : horizon.NEW + 3]
+        rates[:], state[:] = work[horizon.RATE], work[horizon.NEW : horizon.WORK_ROWS]
     block[at.OUTCOME] = core.LEARNED_WELL if finite else core.NOT_FINITE
     numbers(block, at.LAST_WEIGHTS, levels, like)[:] = old_weights
     horizon.limit(layers, rule)

@@ -71,6 +71,6 @@ def _settings(rule: LongHorizon) -> np.ndarray[Any, Any]:
     trace = rule.traced
     assert trace is not None
     return np.array([
-        trace.memory, rule.fast, rule.steady, rule.patience, rule.spread, rule.boost, rule.small, rule.tie,
-        trace.first, trace.bound, trace.floor,
+        trace.memory, rule.fast, rule.steady, rule.patience, rule.favour, rule.settle, rule.spread,
+        rule.boost, rule.small, rule.tie, trace.first, trace.bound, trace.floor,
     ])  # fmt: skip
