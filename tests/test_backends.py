@@ -5,6 +5,8 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import pickle
+import struct
 import subprocess
 import sys
 import threading
@@ -473,6 +475,50 @@ print(float(p.sum()))
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 12
     assert not list(tmp_path.rglob("*.nbc"))
+
+
+@pytest.mark.parametrize("error", [EOFError, pickle.UnpicklingError, KeyError, ImportError, TypeError, struct.error])
+def test_kept_machine_code_that_cannot_be_read_is_as_good_as_none(error):
+    jit = pytest.importorskip("camhd.backends.fused.jit", reason="needs camhd[fused]")
+
+    def load(signature, target):
+        raise error("what a damaged file may raise")
+
+    cache = SimpleNamespace(save_overload=lambda signature, made: None, load_overload=load)
+    jit._make_optional(cache)
+    assert cache.load_overload(None, None) is None
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"\x80\x04cos\nno_such_name\n."],
+    ids=["empty", "a name that is not there"],
+)
+def test_damaged_machine_code_costs_time_and_nothing_else(tmp_path, damage):
+    """Files of inner kernels: those of the step itself are gone, so that it is compiled anew, from them."""
+    program = """
+import torch, camhd
+p = torch.nn.Parameter(torch.ones(4, 3))
+opt = camhd.Adam([("a.weight", p)], backend="fused")
+for _ in range(3):
+    p.grad = torch.ones(4, 3)
+    opt.step()
+assert "backend fused" in str(opt), opt
+print(float(p.sum()))
+"""
+    paths = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment, command = {**os.environ, **paths, "NUMBA_OPT": "0"}, [sys.executable, "-c", program]
+    before = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=True)
+    for path in [*tmp_path.rglob("*.nbc"), *tmp_path.rglob("*.nbi")]:
+        if path.name.startswith("entries."):
+            path.unlink()
+        elif path.suffix == ".nbc":
+            path.write_bytes(damage)
+    after = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert after.returncode == 0, after.stderr
+    assert float(after.stdout) == pytest.approx(float(before.stdout))
 
 
 def test_of_several_that_need_the_same_kernels_one_compiles_and_the_others_wait(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,7 +72,7 @@ def _traced_function(real, fingerprint=FINGERPRINT):
 def _compiled(function):
     try:
         return cfunc(_ENTRY, cache=True)(function)
-    except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError):  # no folder, a full disk, damage
+    except Exception:  # no folder, a full disk, damage; what is wrong with the kernels comes up again
         return cfunc(_ENTRY)(function)
 
 
@@ -83,7 +82,7 @@ def _is_kept(function):
         cache = FunctionCache(function)
         key = cache._index_key(_ENTRY, cpu_target.target_context.codegen())
         return key in cache._cache_file._load_index()
-    except (RuntimeError, AttributeError, OSError, EOFError, ValueError, pickle.UnpicklingError):
+    except Exception:  # there is nothing that a damaged pickle may not raise
         return True
 
 

@@ -20,7 +20,7 @@ MEMORY, FAST, STEADY, PATIENCE, FAVOUR, SETTLE, SPREAD, BOOST, SMALL, TIE, FIRST
 HORIZON = 13
 SQUARE, SEEN, AGAINST, PEAK = 0, 1, 2, 3  # rows of the rule's state
 STATE = ("square", "seen", "against", "peak")
-STATE_ROWS = 4
+STATE_ROWS = len(STATE)
 # Rows of `work`: for each rate, sums over its group and what it is to become.
 PULL, GRADS, TRACES, FACTORS, MOVED, SIZES, LOGS, NUMBERS, RATE, NEW = range(10)  # the rule's state from NEW on
 WORK_ROWS = NEW + STATE_ROWS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import pathlib
-import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -73,7 +72,7 @@ def _make_optional(cache: Any) -> None:
     def load_if_possible(signature: Any, target: Any) -> Any:
         try:
             return load(signature, target)
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+        except Exception:  # there is nothing that a damaged pickle may not raise
             return None
 
     cache.save_overload, cache.load_overload = save_if_possible, load_if_possible
