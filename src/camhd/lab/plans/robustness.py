@@ -40,7 +40,7 @@ GRIDS = (
     _grid("starts", t.TASKS, m.methods(*m.STARTS)),
 )
 
-# Sizes at which a run takes some 1,000 steps or more, and seconds on one core. Of a few hundred steps, a rule that starts
+# Sizes at which a run takes 1,000 steps or more, mostly, and seconds on one core. Of a few hundred, a rule that starts
 # from anywhere spends many on the way to the right rate.
 SMALL = {
     "mnist": "mnist:10000",
