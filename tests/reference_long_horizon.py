@@ -153,7 +153,7 @@ class Reference:
         if rate.parent is not None and min(rate.alpha, old[id(rate.parent)]) > 0:
             y -= TIE * math.log(rate.alpha / old[id(rate.parent)])
         move = beta * y + min(self.factor, 1.0) * STEADY * cosine
-        highest = max(rate.peak, rate.alpha * (1 + min(max(beta * y, 0.0), 0.5)))
+        highest = max(rate.peak, rate.alpha * (1 + max(beta * y, 0.0)))
         rate.alpha = min(rate.alpha * (1 + min(max(move, -0.5), 0.5)), highest)
         rate.peak = max(rate.peak, rate.alpha)
 

@@ -469,6 +469,36 @@ def test_a_state_of_the_default_rule_as_it_was_goes_on_with_the_rates_that_were_
     assert opt.state_dict()["param_groups"][0]["camhd"]["version"] == VERSION
 
 
+@pytest.mark.parametrize("version", READ[1:])
+def test_who_shares_is_looked_at_in_every_version_that_says_it(version):
+    path = next(path for path in FILES if version_of(path) == version and path.stem == "adam")
+    saved, opt = torch.load(path, weights_only=True)["optimizer"], CASES["adam"](model())
+    header = saved["param_groups"][0]["camhd"]
+    header["shared"]["layer"] = [0, 1, 2, 2]
+    with pytest.raises(ValueError, match="share one rate of the level 'layer' in this optimizer"):
+        opt.load_state_dict(saved)
+    del header["shared"]
+    with pytest.raises(ValueError, match="header has no 'shared'"):
+        opt.load_state_dict(saved)
+
+
+def test_the_largest_rates_are_those_of_the_state_and_are_missed_if_it_should_say_them():
+    net = model()
+    opt = CASES["adam-long-horizon"](net)
+    train(net, opt, 0, FIRST)
+    saved = opt.state_dict()
+    for entries in saved["state"].values():
+        for name in ("global", "layer"):
+            entries[f"hyper_peak.{name}"] *= 2
+    wanted = [2 * level.rule["peak"] for level in opt.tree.state.levels]
+    opt.load_state_dict(clone(saved))
+    for level, peaks in zip(opt.tree.state.levels, wanted, strict=True):
+        assert torch.equal(level.rule["peak"], peaks)
+    del saved["state"][0]["hyper_peak.global"]
+    with pytest.raises(ValueError, match=r"'0\.weight' must have 'hyper_peak\.global' of shape"):
+        opt.load_state_dict(saved)
+
+
 def test_what_is_saved_reads_with_weights_only():
     net = model()
     opt = CASES["adamw-two-groups"](net)

@@ -55,7 +55,7 @@ def literal(rate: float, hyper: float, norm: float, moved: float, factor: float,
         y -= 0.1 * math.log(rate / above)
     leading = min(factor, 1.0) * beta * y
     step = leading + min(factor, 1.0) * 0.02 * cosine
-    new = min(rate * (1 + max(-0.5, min(0.5, step))), max(peak, rate * (1 + max(0.0, min(0.5, leading)))))
+    new = min(rate * (1 + max(-0.5, min(0.5, step))), max(peak, rate * (1 + max(0.0, leading))))
     return new, (square, seen, against, max(peak, new))
 
 

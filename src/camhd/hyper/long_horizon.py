@@ -96,7 +96,7 @@ class LongHorizon(HyperRule):
             y = y - self.tie * torch.where((rates > 0) & (pull.above > 0), (rates / pull.above).log(), 0)
         slowed, leading = pull.factor.clamp_max(1), beta * y
         moved = rates * (1 + (slowed * (leading + self.steady * cosine)).clamp(-0.5, 0.5))
-        highest = torch.maximum(state["peak"], rates * (1 + (slowed * leading).clamp(0, 0.5)))
+        highest = torch.maximum(state["peak"], rates * (1 + (slowed * leading).clamp_min(0)))
         moved = torch.minimum(moved, highest)
         new = {"square": square, "seen": seen, "against": against, "peak": torch.maximum(state["peak"], moved)}
         return torch.where(live, moved, rates), {name: torch.where(live, new[name], state[name]) for name in new}

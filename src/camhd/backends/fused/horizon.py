@@ -144,7 +144,7 @@ def propose(rates, state, parents, horizon, bounds, caps, work):
             step = leading + min(factor, 1.0) * horizon[STEADY] * cosine
             if not np.isfinite(step):
                 finite = False
-            highest = max(peak, rate * (1 + min(max(leading, 0.0), 0.5)))
+            highest = max(peak, rate * (1 + max(leading, 0.0)))
             work[RATE, at] = min(rate * (1 + min(max(step, -0.5), 0.5)), highest)
             work[NEW + SQUARE, at], work[NEW + SEEN, at], work[NEW + AGAINST, at] = square, seen, against
             work[NEW + PEAK, at] = max(peak, work[RATE, at])
