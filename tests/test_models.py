@@ -54,6 +54,18 @@ def test_a_gradient_reaches_every_parameter(build, inputs, outputs):
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_lenet5_says_the_same_with_and_without_gradients(channels):
+    """Pooled by other means; what is not a number must come through too."""
+    model, images = models.lenet5(channels), torch.randn(5, channels, 32, 32)
+    images[0, 0, 9, 9] = float("nan")
+    with torch.no_grad():
+        judged = model(images)
+    assert judged[0].isnan().all()
+    assert not judged[1:].isnan().any()
+    torch.testing.assert_close(judged, model(images).detach(), rtol=0, atol=0, equal_nan=True)
+
+
 def test_lenet5_sees_a_small_image_as_one_with_a_margin():
     model, image = models.lenet5(), torch.randn(2, 1, 28, 28)
     torch.testing.assert_close(model(image), model(torch.nn.functional.pad(image, (2, 2, 2, 2))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,12 +22,20 @@ class LeNet5(nn.Module):
         """Logits of images of 28 × 28 or 32 × 32."""
         margin = (32 - images.shape[-1]) // 2
         x = F.pad(images, (margin,) * 4)
-        x = F.max_pool2d(self.conv1(x).relu(), 2)
-        x = F.max_pool2d(self.conv2(x).relu(), 2)
+        x = _halved(self.conv1(x).relu())
+        x = _halved(self.conv2(x).relu())
         x = self.fc1(x.flatten(1)).relu()
         x = self.fc2(x).relu()
         logits: Tensor = self.out(x)
         return logits
+
+
+def _halved(images: Tensor) -> Tensor:
+    """Max-pooling by two. Where no gradient is wanted, plain maxima give the same bits in half the time on a CPU."""
+    if torch.is_grad_enabled():
+        return F.max_pool2d(images, 2)
+    rows = torch.maximum(images[..., ::2, :], images[..., 1::2, :])
+    return torch.maximum(rows[..., ::2], rows[..., 1::2])
 
 
 def lenet5(channels: int = 1, classes: int = 10) -> LeNet5:
