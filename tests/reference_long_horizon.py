@@ -20,6 +20,7 @@ STEADY = 0.02  # how fast they follow the plain cosine, at all times
 SPREAD = 0.95  # memory of the usual size of the cosine
 BOOST, SMALL = 2.0, 1e-3  # faster while a step is below this part of the weights
 TIE = 0.1  # pull of a rate to the one above it
+REACH = 0.5  # the part of its weights that a rate far above the one above it moves before it grows half as fast
 FIRST, BOUND = 1e-2, 0.1  # a layer's first step, and any step, as a part of its weights
 FLOOR = 1e-2  # weights count as at least so large (root mean square)
 
@@ -151,7 +152,11 @@ class Reference:
         beta *= 1 + BOOST * (beta / BETA_MAX) * SMALL / (SMALL + step)
         beta *= min(self.factor, 1.0)
         if rate.parent is not None and min(rate.alpha, old[id(rate.parent)]) > 0:
-            y -= TIE * math.log(rate.alpha / old[id(rate.parent)])
+            apart = math.log(rate.alpha / old[id(rate.parent)])
+            if y > 0 and apart > 0:
+                way = rate.alpha * math.sqrt(total["DD"] / sum(c.size2() for c, _ in mine))
+                y /= 1 + min(apart, 1.0) * (way / REACH) ** 2
+            y -= TIE * apart
         move = beta * y + min(self.factor, 1.0) * STEADY * cosine
         highest = max(rate.peak, rate.alpha * (1 + max(beta * y, 0.0)))
         rate.alpha = min(rate.alpha * (1 + min(max(move, -0.5), 0.5)), highest)

@@ -67,6 +67,7 @@ def test_names_of_rules() -> None:
         ("steady", (0.0, 0.5), (-1e-9,)),
         ("boost", (0.0, 0.5), (-1e-9,)),
         ("tie", (0.0, 0.5), (-1e-9,)),
+        ("reach", (1e-9, float("inf")), (0.0, -1.0, float("nan"))),
         ("floor", (0.0, 0.5), (-1e-9,)),
     ],
 )
@@ -87,7 +88,8 @@ def test_the_long_horizon_rule_has_the_numbers_of_its_page() -> None:
     assert own == (
         literal.BETA_MAX, literal.PATIENCE, literal.FAVOUR, literal.SETTLE, literal.STEADY, literal.SPREAD,
     )  # fmt: skip
-    assert (rule.boost, rule.small, rule.tie) == (literal.BOOST, literal.SMALL, literal.TIE)
+    own = (rule.boost, rule.small, rule.tie, rule.reach)
+    assert own == (literal.BOOST, literal.SMALL, literal.TIE, literal.REACH)
     assert rule.hyper_lr == 1.0
     assert rule.combine_lr == 0.0
 
@@ -97,7 +99,8 @@ def test_where_there_is_no_cosine_the_long_horizon_rule_changes_nothing() -> Non
     rule, rates = hyper.LongHorizon(), vector(0.1, 0.1, 0.1, 0.0)
     state = {name: value + 0.5 for name, value in rule.start(rates).items()}
     pull = Pull(vector(0.0, 0.0, -0.2, -0.2), vector(0.0, 2.0, 0.4, 0.4), 3, vector(*[1e-3] * 4), vector(*[0.2] * 4))
-    new, kept = rule.update(rates, pull._replace(factor=vector(*[1.0] * 4)), state)
+    ones = vector(*[1.0] * 4)
+    new, kept = rule.update(rates, pull._replace(factor=ones, reach=ones), state)
     assert torch.equal(new[:2], rates[:2])
     for name, value in kept.items():
         assert torch.equal(value[:2], state[name][:2])
@@ -111,7 +114,7 @@ def test_no_step_of_the_long_horizon_rule_is_more_than_a_half() -> None:
     """However fast it is told to be, a rate grows by half or shrinks by half."""
     rule = hyper.LongHorizon(fast=100.0, tie=0.0)
     ones = vector(1.0, 1.0)
-    pull = Pull(vector(-0.2, 0.2), vector(0.4, 0.4), 1, moved=1e-3 * ones, factor=ones)
+    pull = Pull(vector(-0.2, 0.2), vector(0.4, 0.4), 1, moved=1e-3 * ones, factor=ones, reach=ones)
     rates, _ = rule.update(vector(0.1, 0.1), pull, rule.start(ones))
     close(rates, vector(0.15, 0.05))
 

@@ -27,7 +27,8 @@ def one_by_one(rates: Tensor, sums: dict[str, Tensor]) -> Pull:
     whole = torch.where(sums["traces"] > 0, sums["traces"], 1)
     sizes = torch.where(sums["sizes"] > 0, sums["sizes"], 1)
     norms, moved = sums["grads"].sqrt() * sums["traces"].sqrt(), (sums["moved"] / sizes).sqrt()
-    return Pull(sums["pull"], norms, 1, moved, sums["above"], (sums["factors"] / whole).sqrt())
+    factor, reach = (sums["factors"] / whole).sqrt(), (sums["traces"] / sizes).sqrt()
+    return Pull(sums["pull"], norms, 1, moved, sums["above"], factor, reach)
 
 
 def proposed(rule: LongHorizon, rates: Tensor, state: Tensor, sums: dict[str, Tensor], caps: Any, bounds: Any) -> Any:
@@ -50,6 +51,10 @@ CASES = {
     "against it": (0.1, 0.2, 0.02, 0.1, 0.5, 0.5, 1e-7, 0.3),
     "far off, up": (0.1, 9e6, -20.0, 30.0, 20.0, 20.0, 1e-7, 40.0),
     "far off, down": (9e6, 0.1, 20.0, 30.0, 20.0, 20.0, 1e-7, 40.0),
+    "above the one above": (0.3, 0.2, -0.02, 0.1, 0.5, 0.5, 1e-7, 0.3),
+    "above it, against the trace": (0.3, 0.2, 0.02, 0.1, 0.5, 0.5, 1e-7, 0.3),
+    "above it, without weights": (0.3, 0.2, -0.02, 0.1, 0.5, 0.5, 1e-6, 0.0),
+    "just as large": (0.2, 0.2, -0.02, 0.1, 0.5, 0.5, 1e-7, 0.3),
     "scheduled": (0.1, 0.2, -0.02, 0.1, 0.5, 0.3, 1e-7, 0.3),
     "scheduled up": (0.1, 0.2, -0.02, 0.1, 0.5, 0.9, 1e-7, 0.3),
     "no trace": (0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.3),

@@ -40,8 +40,9 @@ def vector(*values: float) -> Tensor:
 # --------------------------------------------------------------------------- the long horizon
 
 
-def literal(rate: float, hyper: float, norm: float, moved: float, factor: float, above: float | None, kept: Any) -> Any:
+def literal(numbers: dict[str, float], tied: bool) -> Any:
     """(4) to (7) of docs/default-rule.md, for one rate."""
+    rate, hyper, norm, moved, factor, reach, above, *kept = numbers.values()
     square, seen, against, peak = kept
     cosine = -hyper / (norm * factor) if norm * factor > 0 else 0.0
     if cosine == 0:
@@ -51,8 +52,11 @@ def literal(rate: float, hyper: float, norm: float, moved: float, factor: float,
     against = max(against + (2.0 if cosine < 0 else -0.5), seen * min(1.0, seen / 1000))
     fading = 1 / (1 + against / 10)
     beta = 0.1 * fading * (1 + 2 * fading * 1e-3 / (1e-3 + moved))
-    if above is not None and rate > 0 and above > 0:
-        y -= 0.1 * math.log(rate / above)
+    if tied and rate > 0 and above > 0:
+        apart = math.log(rate / above)
+        if y > 0 and apart > 0:
+            y /= 1 + min(1.0, apart) * (rate * reach / 0.5) ** 2
+        y -= 0.1 * apart
     leading = min(factor, 1.0) * beta * y
     step = leading + min(factor, 1.0) * 0.02 * cosine
     new = min(rate * (1 + max(-0.5, min(0.5, step))), max(peak, rate * (1 + max(0.0, leading))))
@@ -68,6 +72,7 @@ def test_one_step_of_the_long_horizon_rule_is_its_formula(tied: bool) -> None:
         "norm": [0.5, 0.9, 1.0, 0.6, 1.0, 2.0, 0.0, 1.0],
         "moved": [0.0, 1e-3, 0.5, 1e-4, 0.1, 0.02, 0.1, 0.0],
         "factor": [1.0, 0.5, 1.5, 1.0, 1.0, 2.0, 1.0, 1.0],
+        "reach": [3.0, 9.0, 2.0, 1.0, 1.0, 0.6, 1.0, 1.0],
         "above": [0.2, 0.02, 0.0, 0.1, 0.1, 0.1, 0.1, 1.0],
         "square": [0.2, 0.0, 0.9, 0.1, 0.3, 0.04, 0.1, 0.0],
         "seen": [7.0, 0.0, 100.0, 300.0, 5.0, 4000.0, 4.0, 0.0],
@@ -75,13 +80,11 @@ def test_one_step_of_the_long_horizon_rule_is_its_formula(tied: bool) -> None:
         "peak": [0.1, 0.0, 0.4, 0.0, 2.0, 0.50001, 0.4, 1.0],
     }
     at = {name: vector(*values) for name, values in columns.items()}
-    pull = Pull(at["hyper"], at["norm"], 3, at["moved"], at["above"] if tied else None, at["factor"])
+    pull = Pull(at["hyper"], at["norm"], 3, at["moved"], at["above"] if tied else None, at["factor"], at["reach"])
     kept = {name: at[name] for name in ("square", "seen", "against", "peak")}
     rates, state = LongHorizon().update(at["rate"], pull, kept)
-    wanted = [
-        literal(rate, hyper, norm, moved, factor, above if tied else None, (square, seen, against, peak))
-        for rate, hyper, norm, moved, factor, above, square, seen, against, peak in zip(*columns.values(), strict=True)
-    ]
+    each = [dict(zip(columns, numbers, strict=True)) for numbers in zip(*columns.values(), strict=True)]
+    wanted = [literal(numbers, tied) for numbers in each]
     close(rates, vector(*[rate for rate, _ in wanted]))
     for i, name in enumerate(kept):
         close(state[name], vector(*[after[i] for _, after in wanted]))

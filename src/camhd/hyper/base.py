@@ -26,6 +26,7 @@ class Pull(NamedTuple):
     moved: Tensor | None = None  # ‖κ_{t−1} d_t‖ / ‖θ‖ of the group, if the rule is `traced`
     above: Tensor | None = None  # the rate of the level above, likewise; None at the root
     factor: Tensor | None = None  # what a scheduler had made of the group's rates at the last move, likewise
+    reach: Tensor | None = None  # ‖s‖ / ‖θ‖ of the group, likewise: how far a rate of 1 would have taken it
 
 
 @dataclass(frozen=True)

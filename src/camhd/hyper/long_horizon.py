@@ -16,8 +16,9 @@ class LongHorizon(HyperRule):
     The gradient meets a trace of the past directions instead of the last one alone. Its cosine, per group of every
     level, is divided by its usual size, so that y lies in [−1, 1] and a weak but steady sign counts as much as a strong
     one. β is large as long as all evidence says that the rate is too small, and falls as evidence to the contrary
-    comes in, and with time. A rate is pulled to the one above it, so that it leaves it for a reason only. Above where
-    it has been, only β leads, because a network that fits its data would have every rate grow for ever.
+    comes in, and with time. A rate is pulled to the one above it, so that it leaves it for a reason only, and upwards
+    only as long as that does not carry its weights away. Above where it has been, only β leads, because a network that
+    fits its data would have every rate grow for ever.
 
     Args:
         memory: ρ of the trace.
@@ -30,6 +31,8 @@ class LongHorizon(HyperRule):
         boost: how much faster still, while a step is small against the weights.
         small: what small is.
         tie: pull of a rate to the one above it, in units of β, for a factor of e between the two.
+        reach: the part of its weights by which a rate far above the one above it may have moved them, over the memory
+            of the trace, before it grows at half the speed.
         first: the most by which a layer's first step changes its weights, as a part of them.
         bound: the same for any step.
         floor: weights count as at least so large (root mean square), for those that start at zero.
@@ -53,6 +56,7 @@ class LongHorizon(HyperRule):
         boost: float = 2.0,
         small: float = 1e-3,
         tie: float = 0.1,
+        reach: float = 0.5,
         first: float = 0.01,
         bound: float = 0.1,
         floor: float = 1e-2,
@@ -60,7 +64,8 @@ class LongHorizon(HyperRule):
         for name, value in {"memory": memory, "spread": spread}.items():
             if not 0 <= value < 1:
                 raise ValueError(f"'{name}' must lie in [0, 1), got {value}.")
-        positive = {"patience": patience, "settle": settle, "small": small, "first": first, "bound": bound}
+        positive = {"patience": patience, "settle": settle, "small": small, "reach": reach}
+        positive |= {"first": first, "bound": bound}
         for name, value in positive.items():
             if not value > 0:
                 raise ValueError(f"'{name}' must be above 0, got {value}.")
@@ -70,7 +75,7 @@ class LongHorizon(HyperRule):
                 raise ValueError(f"'{name}' must be 0 or more, got {value}.")
         self.fast, self.steady, self.patience, self.spread = fast, steady, patience, spread
         self.favour, self.settle = favour, settle
-        self.boost, self.small, self.tie = boost, small, tie
+        self.boost, self.small, self.tie, self.reach = boost, small, tie, reach
         self.traced = Trace(memory, first, bound, floor)
 
     def start(self, rates: Tensor) -> State:
@@ -80,6 +85,7 @@ class LongHorizon(HyperRule):
         assert pull.norms is not None
         assert pull.moved is not None
         assert pull.factor is not None
+        assert pull.reach is not None
         norms = pull.norms * pull.factor  # the hypergradient has that factor by the chain rule
         cosine = -pull.hyper / torch.where(norms > 0, norms, 1)
         live = (norms > 0) & (cosine != 0)
@@ -93,7 +99,9 @@ class LongHorizon(HyperRule):
         fading = 1 / (1 + against / self.patience)
         beta = self.fast * fading * (1 + self.boost * fading * self.small / (self.small + pull.moved))
         if pull.above is not None:
-            y = y - self.tie * torch.where((rates > 0) & (pull.above > 0), (rates / pull.above).log(), 0)
+            apart = torch.where((rates > 0) & (pull.above > 0), (rates / pull.above).log(), 0)
+            ahead = apart.clamp(0, 1) * (rates * pull.reach / self.reach).square()
+            y = torch.where(y > 0, y / (1 + ahead), y) - self.tie * apart
         slowed, leading = pull.factor.clamp_max(1), beta * y
         moved = rates * (1 + (slowed * (leading + self.steady * cosine)).clamp(-0.5, 0.5))
         highest = torch.maximum(state["peak"], rates * (1 + (slowed * leading).clamp_min(0)))

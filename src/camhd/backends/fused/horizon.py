@@ -16,8 +16,8 @@ from .trace_items import DOT, GRAD, LENGTH, TRACE
 SIZE = 4  # Σ θ², after the four sums of the first pass
 CELL_ROWS = 5
 # The rule's settings, by their place in `horizon`.
-MEMORY, FAST, STEADY, PATIENCE, FAVOUR, SETTLE, SPREAD, BOOST, SMALL, TIE, FIRST, BOUND, FLOOR = range(13)
-HORIZON = 13
+MEMORY, FAST, STEADY, PATIENCE, FAVOUR, SETTLE, SPREAD, BOOST, SMALL, TIE, REACH, FIRST, BOUND, FLOOR = range(14)
+HORIZON = 14
 SQUARE, SEEN, AGAINST, PEAK = 0, 1, 2, 3  # rows of the rule's state
 STATE = ("square", "seen", "against", "peak")
 STATE_ROWS = len(STATE)
@@ -139,7 +139,11 @@ def propose(rates, state, parents, horizon, bounds, caps, work):
             beta = horizon[FAST] * fading * (1 + horizon[BOOST] * fading * horizon[SMALL] / (horizon[SMALL] + moved))
             above = np.float64(rates[parents[at]]) if parents[at] >= 0 else 0.0
             if rate > 0 and above > 0:
-                y -= horizon[TIE] * np.log(rate / above)
+                apart = np.log(rate / above)
+                if y > 0 and apart > 0:
+                    way = rate / horizon[REACH] * np.sqrt(traces / (sizes if sizes > 0 else 1.0))
+                    y /= 1 + min(apart, 1.0) * way * way
+                y -= horizon[TIE] * apart
             leading, peak = min(factor, 1.0) * beta * y, np.float64(state[PEAK, at])
             step = leading + min(factor, 1.0) * horizon[STEADY] * cosine
             if not np.isfinite(step):

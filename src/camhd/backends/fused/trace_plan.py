@@ -72,5 +72,5 @@ def _settings(rule: LongHorizon) -> np.ndarray[Any, Any]:
     assert trace is not None
     return np.array([
         trace.memory, rule.fast, rule.steady, rule.patience, rule.favour, rule.settle, rule.spread,
-        rule.boost, rule.small, rule.tie, trace.first, trace.bound, trace.floor,
+        rule.boost, rule.small, rule.tie, rule.reach, trace.first, trace.bound, trace.floor,
     ])  # fmt: skip
