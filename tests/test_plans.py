@@ -166,7 +166,19 @@ def test_what_was_changed_is_said_in_words_from_the_difference_alone():
         "schedule drop:15 instead of drop:150",
     ]
     assert differences(GRID, Change(data={"mnist": "digits"}).apply(GRID)) == ["data digits instead of mnist (Two)"]
+    assert differences(GRID, Change(more_seeds={"Two": 12}).apply(GRID)) == ["12 seeds (Two)"]
     assert differences(GRID, GRID) == []
+
+
+def test_a_problem_may_have_more_seeds_than_the_others_or_fewer():
+    few = replace(GRID, methods=GRID.methods[:1], seeds=2, first_seed=7)
+    more = Change(more_seeds={"Two": 4}).apply(few)
+    assert [(item.model, item.seed) for item in more.items()] == [
+        *[("resnet18", 7), ("lenet5", 7), ("resnet18", 8), ("lenet5", 8)],
+        *[("lenet5", 9), ("lenet5", 10)],
+    ]
+    less = Change(more_seeds={"Two": 1}).apply(few)
+    assert [(item.model, item.seed) for item in less.items()] == [("resnet18", 7), ("lenet5", 7), ("resnet18", 8)]
 
 
 # The paper itself

@@ -24,6 +24,7 @@ class Problem:
         augment: None, "crop-flip" or "crop-flip-cutout".
         dtype: "float32", "float64", or "bfloat16".
         loss_scale: a factor on the loss before its gradient is taken.
+        seeds: how many; None for as many as the others of its grid.
     """
 
     title: str
@@ -34,6 +35,7 @@ class Problem:
     augment: str | None = None
     dtype: str = "float32"
     loss_scale: float = 1.0
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,9 @@ class Grid:
     first_seed: int = 0
     paper: bool = True
 
-    @property
-    def seed_numbers(self) -> range:
-        """The seeds themselves."""
-        return range(self.first_seed, self.first_seed + self.seeds)
+    def seeds_of(self, problem: Problem) -> range:
+        """The seeds of a problem."""
+        return range(self.first_seed, self.first_seed + (problem.seeds or self.seeds))
 
     def item(self, problem: Problem, method: Method, seed: int) -> Item:
         """One run."""
@@ -105,10 +106,11 @@ class Grid:
 
     def items(self) -> Iterator[Item]:
         """All runs, seed by seed: whoever stops early has something of everything."""
-        for seed in self.seed_numbers:
+        most = max((self.seeds_of(problem) for problem in self.problems), key=len, default=range(0))
+        for seed in most:
             for problem in self.problems:
-                for method in self.methods:
-                    yield self.item(problem, method, seed)
+                if seed in self.seeds_of(problem):
+                    yield from (self.item(problem, method, seed) for method in self.methods)
 
 
 def key(config: Mapping[str, Any]) -> str:

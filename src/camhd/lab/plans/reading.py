@@ -60,6 +60,11 @@ class Results:
         """By name."""
         return next(grid for grid in self.grids if grid.name == name)
 
+    def seeds(self, name: str, title: str) -> int:
+        """How many a problem of a grid is to have."""
+        grid = self.grid(name)
+        return next(len(grid.seeds_of(problem)) for problem in grid.problems if problem.title == title)
+
     @property
     def count(self) -> int:
         """Runs (unfinished ones too) and measurements that are there."""
@@ -120,7 +125,7 @@ def _places(grids: tuple[Grid, ...], tasks: Mapping[tuple[str, str], Task]) -> d
         for row in grid.methods:
             method = Method(row.label, {}, name=row.label)
             task.methods.append(method)
-            for seed in grid.seed_numbers:
+            for seed in grid.seeds_of(problem):
                 places.setdefault(key_of(grid.item(problem, row, seed)), []).append(method)
     return places
 

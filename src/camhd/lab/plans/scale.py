@@ -21,6 +21,7 @@ class Change:
 
     Args:
         seeds: how many.
+        more_seeds: another number of them, by problem.
         epochs: by problem.
         batch_size: by problem.
         models: the paper's model to another.
@@ -33,6 +34,7 @@ class Change:
     """
 
     seeds: int | None = None
+    more_seeds: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[str, int] = field(default_factory=dict)
     batch_size: Mapping[str, int] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +65,7 @@ class Change:
             batch_size=_of(self.batch_size, problem.title, problem.batch_size),
             augment=problem.augment if self.augment else None,
             dtype=self.dtype or problem.dtype,
+            seeds=_of(self.more_seeds, problem.title, problem.seeds),
         )
 
     def _method(self, method: Method) -> Method:
@@ -111,6 +114,7 @@ _WORDS = {
     "batch_size": "batches of {after} instead of {before}",
     "augment": "augmentation {after} instead of {before}",
     "dtype": "{after} instead of {before}",
+    "seeds": "{after} seeds",
 }
 
 

@@ -157,7 +157,7 @@ def _there(found: Results) -> Iterator[str]:
     diverged = sum(run.status == "diverged" for _, run in _runs(found))
     yield f"Records: {there:,} of {total:,}."
     for (grid, problem), task in found.tasks.items():
-        seeds = found.grid(grid).seeds
+        seeds = found.seeds(grid, problem)
         short = [f"{one.label} ({len(one.counted)})" for one in task.methods if len(one.counted) < seeds]
         if len(short) == len(task.methods) and not any(one.counted for one in task.methods):
             yield f"{task.title or problem}: nothing yet."
