@@ -316,7 +316,7 @@ def test_nothing_at_all_makes_no_section_and_no_test():
 def test_the_table_of_tasks_says_what_the_full_study_trains():
     (table,) = details.tasks(made({})).tables
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
-    assert rows["LeNet-5 on SVHN"] == ["lenet5", "svhn:10000 (svhn)", "64", "8 (10)", "test accuracy", "yes"]
+    assert rows["LeNet-5 on SVHN"] == ["lenet5", "svhn:10000 (svhn)", "32 (64)", "4 (10)", "test accuracy", "yes"]
     assert set(rows) == set(t.ALL)
 
 
