@@ -132,15 +132,23 @@ def prepared(plan: Plan, remote: bool = False) -> dict[str, Planned]:
         remote: the device of a run need not be one of this machine's.
     """
     own.look_in(plan.path)
-    found: dict[str, Planned] = {}
-    for number, item in enumerate(plan.items, start=1):
+    planned: dict[int, Planned] = {}
+    for number, item in sorted(enumerate(plan.items), key=_data):
         try:
             job = job_of(item, "cpu" if remote else None)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"run {number} of the plan {plan.name!r} ({item}): {error}") from error
+            raise type(error)(f"run {number + 1} of the plan {plan.name!r} ({item}): {error}") from error
         config = replace(job.config, device=item.device)
-        found.setdefault(config.id, Planned(item, config, job.source.dataset.task))  # the same one twice is one
+        planned[number] = Planned(item, config, job.source.dataset.task)
+    found: dict[str, Planned] = {}
+    for _, one in sorted(planned.items()):
+        found.setdefault(one.config.id, one)  # the same one twice is one
     return found
+
+
+def _data(numbered: tuple[int, Item]) -> tuple[str, str]:
+    """Runs are prepared data set by data set, so that each is read once and not once for every seed."""
+    return str(numbered[1].data), numbered[1].split
 
 
 def _tidy(at: Place, done: Mapping[str, Planned]) -> None:
