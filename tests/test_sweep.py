@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from camhd.lab import sweep
-from camhd.lab.sweep import Item, Plan
+from camhd.lab.sweep import Item, Plan, preparing
 from camhd.lab.sweep.running import prepared
+from camhd.lab.train import open_data
 
 CASES = Path(__file__).with_name("sweep_cases.py")
 
@@ -99,6 +100,19 @@ def test_a_plan_of_one_run_needs_no_grid(tmp_path):
 
 def test_the_same_run_twice_is_one():
     assert len(prepared(Plan("twice", (Item(), Item(label="again"), Item(seed=1))))) == 2
+
+
+def test_a_plan_is_prepared_in_its_order_and_reads_each_data_set_once(monkeypatch):
+    read = []
+    monkeypatch.setattr(preparing, "open_data", lambda data, *split: read.append(data) or open_data(data, *split))
+    sets = ("quadratic", "diabetes", "noisy-quadratic")
+    items = [Item(model="logistic", data=data, seed=seed) for seed in range(3) for data in sets]
+    preparing._source.cache_clear()
+    preparing._dataset.cache_clear()
+    assert [(one.item.data, one.item.seed) for one in prepared(Plan("three", items)).values()] == [
+        (item.data, item.seed) for item in items
+    ]
+    assert sorted(data for data in read if isinstance(data, str)) == sorted(sets)
 
 
 @pytest.mark.parametrize(
