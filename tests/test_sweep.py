@@ -105,8 +105,8 @@ def test_the_same_run_twice_is_one():
 def test_a_plan_is_prepared_in_its_order_and_reads_each_data_set_once(monkeypatch):
     read = []
     monkeypatch.setattr(preparing, "open_data", lambda data, *split: read.append(data) or open_data(data, *split))
-    sets = ("quadratic", "diabetes", "noisy-quadratic")
-    items = [Item(model="logistic", data=data, seed=seed) for seed in range(3) for data in sets]
+    sets = [f"digits:{count}" for count in range(18, 8, -1)]  # more than are kept in memory
+    items = [Item(model="logistic", data=data, seed=seed) for seed in range(2) for data in sets]
     preparing._source.cache_clear()
     preparing._dataset.cache_clear()
     assert [(one.item.data, one.item.seed) for one in prepared(Plan("three", items)).values()] == [
