@@ -1,6 +1,6 @@
 """The default rule, literally: float64, loops, no cleverness. An oracle for tests, not for training.
 
-The numbers (1) to (9) are those of docs/default-rule.md.
+The numbers (1) to (10) are those of docs/default-rule.md.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ TIE = 0.1  # pull of a rate to the one above it
 REACH = 0.5  # the part of its weights that a rate far above the one above it moves before it grows half as fast
 FIRST, BOUND = 1e-2, 0.1  # a layer's first step, and any step, as a part of its weights
 FLOOR = 1e-2  # weights count as at least so large (root mean square)
+SUDDEN, RECENT = 2.0, 0.97  # how much longer than usual a layer's direction may be, and the memory of what is usual
 
 
 @dataclass
@@ -97,6 +98,7 @@ class Reference:
                     rates.append(known.setdefault(key, Rate(lr, parent)))
                 self.cells.append(Cell(param, row, layer, rates))
         self.moved: set[str] = set()  # the layers that have taken a step
+        self.usual: dict[str, float] = {}  # how long their directions have lately been
         self.factor = 1.0  # of the last step
 
     @torch.no_grad()
@@ -112,8 +114,9 @@ class Reference:
             self._learn(rate, mine, old)
         caps = self._caps(live, sums)
         self._pull(live, caps)
+        parts = self._parts(live, sums)
         for index, cell in enumerate(live):  # pass 2
-            self._move(cell, sums[index]["d"], caps.get(cell.layer, math.inf), factor)
+            self._move(cell, sums[index]["d"], caps.get(cell.layer, math.inf), parts[cell.layer], factor)
         self.moved |= {cell.layer for cell in live}
         self.factor = factor
 
@@ -182,9 +185,21 @@ class Reference:
                 mean = sum(c.of(c.param).numel() * math.log(caps[c.layer]) for c in mine) / count
                 rate.alpha = min(rate.alpha, math.exp(mean))
 
-    def _move(self, cell: Cell, d: Tensor, cap: float, factor: float) -> None:
-        """(9) κ, the move, and how much of the trace the next step remembers."""
-        kappa = min(sum(rate.alpha for rate in cell.rates) / len(cell.rates), cap)
+    def _parts(self, live: list[Cell], sums: dict) -> dict[str, float]:
+        """(9) What each layer takes of its step: less than all of it if its direction is suddenly long."""
+        parts = {}
+        for layer in {cell.layer for cell in live}:
+            length = math.sqrt(sum(sums[i]["dd"] for i, cell in enumerate(live) if cell.layer == layer))
+            usual = self.usual.get(layer, length)
+            taken = min(length, SUDDEN * usual)
+            parts[layer] = taken / length if length > 0 else 1.0
+            if length > 0:
+                self.usual[layer] = RECENT * usual + (1 - RECENT) * taken
+        return parts
+
+    def _move(self, cell: Cell, d: Tensor, cap: float, part: float, factor: float) -> None:
+        """(10) κ, the move, and how much of the trace the next step remembers."""
+        kappa = part * min(sum(rate.alpha for rate in cell.rates) / len(cell.rates), cap)
         first = cell.kappa == 0
         cell.memory = RHO if first or kappa == 0 else RHO * min(1.0, cell.kappa / kappa)
         cell.kappa = kappa

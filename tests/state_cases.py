@@ -49,7 +49,7 @@ CASES: dict[str, Callable[[nn.Module], camhd.Optimizer]] = {
     "wrapped-rmsprop": lambda m: camhd.wrap(torch.optim.RMSprop(m.named_parameters(), lr=0.01), **ADDITIVE),
 }
 
-RULE_SINCE = {"adam-long-horizon": 3}  # the version of the format since which the rule is what it is now
+RULE_SINCE = {"adam-long-horizon": 4}  # the version of the format since which the rule is what it is now
 
 
 def model() -> nn.Module:

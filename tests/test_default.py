@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import pickle
 from typing import Any
@@ -239,3 +240,29 @@ def test_a_network_that_has_fitted_its_data_keeps_what_it_has_learned(seed: int,
     assert worst < 0.2
     assert total / len(inputs) < 0.01
     assert float(optimizer.tree.state.levels[0].rates) < 0.2
+
+
+@pytest.mark.parametrize("kind", ["adam", "sgdn"])
+def test_a_quadratic_without_noise_is_not_lost_again_and_again(kind: str) -> None:
+    """Nothing but a step that is too long ends the growth of rates there; it must not be the first of many."""
+    data = load("quadratic").train
+    inputs, targets = data.inputs.flatten(1), data.targets.flatten()
+
+    def worst(sudden: float, seed: int, lr: float) -> float:
+        torch.manual_seed(seed)
+        model, rule = nn.Linear(64, 1), LongHorizon(sudden=sudden)
+        make = camhd.Adam if kind == "adam" else functools.partial(camhd.SGD, momentum=0.9, nesterov=True)
+        optimizer = make(model, lr=lr, hyper_rule=rule)
+        least, found = float("inf"), 0.0
+        for step in range(500):
+            optimizer.zero_grad()
+            loss = (model(inputs).flatten() - targets).square().mean()
+            loss.backward()
+            optimizer.step()
+            found = max(found, loss.item() / least) if step >= 100 else found
+            least = min(least, loss.item())
+        return found
+
+    cases = [(seed, lr) for seed in range(3) for lr in (1e-6, 1e-3)]
+    assert max(worst(LongHorizon().traced.sudden, *case) for case in cases) < 30
+    assert max(worst(float("inf"), *case) for case in cases) > 100

@@ -69,6 +69,8 @@ def test_names_of_rules() -> None:
         ("tie", (0.0, 0.5), (-1e-9,)),
         ("reach", (1e-9, float("inf")), (0.0, -1.0, float("nan"))),
         ("floor", (0.0, 0.5), (-1e-9,)),
+        ("sudden", (1.0, float("inf")), (0.999, 0.0, float("nan"))),
+        ("recent", (0.0, 0.999), (-1e-9, 1.0, float("nan"))),
     ],
 )
 def test_arguments_of_the_long_horizon_rule(name: str, good: tuple[float, ...], bad: tuple[float, ...]) -> None:
@@ -82,8 +84,9 @@ def test_arguments_of_the_long_horizon_rule(name: str, good: tuple[float, ...], 
 def test_the_long_horizon_rule_has_the_numbers_of_its_page() -> None:
     rule: Any = hyper.LongHorizon()
     assert rule.traced is not None
-    traced = (rule.traced.memory, rule.traced.first, rule.traced.bound, rule.traced.floor)
-    assert traced == (literal.RHO, literal.FIRST, literal.BOUND, literal.FLOOR)
+    assert rule.traced == hyper.Trace(
+        literal.RHO, literal.FIRST, literal.BOUND, literal.FLOOR, literal.SUDDEN, literal.RECENT
+    )
     own = (rule.fast, rule.patience, rule.favour, rule.settle, rule.steady, rule.spread)
     assert own == (
         literal.BETA_MAX, literal.PATIENCE, literal.FAVOUR, literal.SETTLE, literal.STEADY, literal.SPREAD,

@@ -40,8 +40,8 @@ def fit(model: nn.Module, opt: Any, found: list[tuple[Tensor, Tensor]], scale: f
 
 def build(base: str, model: nn.Module, lr: float, **options: Any) -> camhd.Optimizer:
     if base == "adam":
-        return camhd.Adam(model, lr=lr, **RULE, **options)
-    return camhd.SGD(model, lr=lr, momentum=0.9, nesterov=True, **RULE, **options)
+        return camhd.Adam(model, lr=lr, **{**RULE, **options})
+    return camhd.SGD(model, lr=lr, momentum=0.9, nesterov=True, **{**RULE, **options})
 
 
 def same(one: nn.Module, other: nn.Module, rtol: float = 1e-10) -> None:
@@ -62,6 +62,25 @@ def test_equals_the_reference(base: str, lr: float, levels: tuple[str, ...]) -> 
     same(ours, theirs)
     assert opt.rates()["global"] == pytest.approx(reference.cells[0].rates[0].alpha, rel=1e-10)
     assert opt.rates()["global"] != lr
+
+
+@pytest.mark.parametrize("backend", ["foreach", "auto"])
+@pytest.mark.parametrize("base", ["adam", "sgdn"])
+def test_a_sudden_step_is_shortened_as_in_the_reference(base: str, backend: str) -> None:
+    ours, theirs, plain = network(), network(), network()
+    opt, reference = build(base, ours, 1e-2, backend=backend), Reference(theirs, 1e-2, base)
+    other = build(base, plain, 1e-2, backend=backend, hyper_rule=camhd.hyper.LongHorizon(sudden=float("inf")))
+    for step, found in enumerate(batches(160)):  # Adam's second moments take so long to be slower than a gradient
+        before = [[p.detach().clone() for p in model.parameters()] for model in (ours, plain)]
+        for model, stepper in ((ours, opt), (theirs, reference), (plain, other)):
+            fit(model, stepper, [found], scale=30.0 if step == 150 else 1.0)
+        lengths = [
+            sum(float((p.detach() - q).square().sum()) for p, q in zip(model.parameters(), old, strict=True)) ** 0.5
+            for model, old in zip((ours, plain), before, strict=True)
+        ]
+        if step == 150:
+            assert lengths[0] < 0.7 * lengths[1]
+    same(ours, theirs)
 
 
 def test_layers_without_gradient_wait_and_new_ones_start_within_the_bound() -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import camhd
-from camhd.hyper import HyperRule, LongHorizon, Pull, State
+from camhd.hyper import HyperRule, LongHorizon, Pull, State, Trace
 from camhd.rules import base
 from camhd.tree import bounds
 from camhd.tree.commit import Commit, Whole
@@ -125,7 +125,7 @@ def summed(tree: Any, signal: Signal, level: int) -> Sums:
 
 def test_how_far_a_group_would_go() -> None:
     tree = traced_tree()
-    tree.state.tracing = Tracing(vector(0.1, 0.2, 0.3, 0.0, 0.5, 0.5), torch.zeros(6, dtype=torch.float64))
+    tree.state.tracing = Tracing(vector(0.1, 0.2, 0.3, 0.0, 0.5, 0.5), vector(*[0.0] * 6), vector(*[0.0] * 6))
     signal = Signal(lengths=by_slot(4.0, 5.0, 1.0, 3.0, 0.0, 0.0), sizes=by_slot(20.0, 16.0, 0.4, 0.3, 1.0, 1.0))
     moved, sizes = vector(0.04 + 0.2, 0.09, 0.0), vector(36.0, 0.7, 1.0)
     close(summed(tree, signal, 1).moved, (moved / sizes).sqrt())
@@ -151,18 +151,31 @@ def test_what_a_trace_keeps() -> None:
     """As much less as rates have grown; all of it where they fell or at a first step; nothing is noted at rest."""
     tree = traced_tree()
     before = vector(0.1, 0.4, 0.0, 0.2, 0.3, 0.3), vector(0.5, 0.5, 0.5, 0.5, 0.7, 0.8)
-    tracing = Tracing(before[0].clone(), before[1].clone())
+    tracing = Tracing(before[0].clone(), before[1].clone(), vector(*[0.0] * 6))
     signal = Signal(lengths={slot: torch.ones((), dtype=torch.float64) for slot in range(4)})
     bounds.remember(tracing, signal, tree.cells, vector(0.2, 0.1, 0.3, 0.2, 9.0, 9.0), 0.9)
     close(tracing.memory, vector(0.45, 0.9, 0.9, 0.9, 0.7, 0.8))
     close(tracing.kappa, vector(0.2, 0.1, 0.3, 0.2, 0.3, 0.3))
-    shut = Tracing(vector(*[0.1] * 6), vector(*[0.5] * 6))
+    shut = Tracing(vector(*[0.1] * 6), vector(*[0.5] * 6), vector(*[0.0] * 6))
     bounds.remember(shut, signal, tree.cells, vector(*[0.0] * 6), 0.9)
     close(shut.memory, vector(0.9, 0.9, 0.9, 0.9, 0.5, 0.5))
     fresh = bounds.fresh(tree.cells)
-    assert torch.equal(fresh.kappa, torch.zeros(6, dtype=torch.float64))
-    assert torch.equal(fresh.memory, torch.zeros(6, dtype=torch.float64))
-    assert fresh.kappa.data_ptr() != fresh.memory.data_ptr()
+    for value in fresh.tensors().values():
+        assert torch.equal(value, torch.zeros(6, dtype=torch.float64))
+    assert len({value.data_ptr() for value in fresh.tensors().values()}) == 3
+
+
+def test_a_layer_whose_direction_is_suddenly_long_takes_a_part_of_its_step() -> None:
+    """The first of these layers is twice too long and has a new member, the second is as usual, the third is new."""
+    tree, trace = traced_tree(), Trace(0.998, 0.01, 0.1, 0.01, sudden=3.0, recent=0.75)
+    tracing = bounds.fresh(tree.cells)
+    tracing.usual = vector(2.0, 0.0, 5.0, 5.0, 0.0, 0.0)
+    signal = Signal(layers=torch.stack([vector(144.0, 16.0, 9.0), *[vector(1.0, 1.0, 1.0)] * 2]))
+    close(bounds.shortened(tree.cells, tracing, signal, trace), vector(0.5, 0.5, 1.0, 1.0, 1.0, 1.0))
+    close(tracing.usual, vector(3.0, 3.0, 4.75, 4.75, 3.0, 3.0))
+    signal.layers[0] = vector(0.0, torch.inf, torch.nan)  # nothing is known of these
+    close(bounds.shortened(tree.cells, tracing, signal, trace), vector(*[1.0] * 6))
+    close(tracing.usual, vector(3.0, 3.0, 4.75, 4.75, 3.0, 3.0))
 
 
 def test_a_bound_of_0_pulls_no_rate_down_to_it() -> None:

@@ -145,8 +145,11 @@ def test_a_level_grows_at_its_end_or_anywhere() -> None:
     assert (part.rates.tolist(), part.starts.tolist(), part.rule["seen"].tolist()) == ([8, 10], [8, 1], [0, 5])
     assert moved.part(None) is moved
     assert moved.tensors().keys() == {"rate", "start", "hyper_square", "hyper_seen", "hyper_against", "hyper_peak"}
-    grown = Tracing(torch.tensor([1.0]), torch.tensor([2.0])).extended(3)
-    assert (grown.kappa.tolist(), grown.memory.tolist()) == ([1, 0, 0], [2, 0, 0])
+    grown = Tracing(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([3.0])).extended(3)
+    assert [value.tolist() for value in grown.tensors().values()] == [[1, 0, 0], [2, 0, 0], [3, 0, 0]]
+    copied = grown.copy()
+    grown.usual.add_(1)
+    assert [value.tolist() for value in copied.tensors().values()] == [[1, 0, 0], [2, 0, 0], [3, 0, 0]]
 
 
 def test_a_new_leaf_knows_whether_it_is_finite() -> None:

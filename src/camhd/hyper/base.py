@@ -41,12 +41,16 @@ class Trace:
         first: the most by which a layer's first step changes its weights, as a part of them.
         bound: the same for any step.
         floor: weights count as at least so large (root mean square), for those that start at zero.
+        sudden: how many times as long as usual a layer's direction may be before its step is shortened.
+        recent: memory of what is usual.
     """
 
     memory: float
     first: float
     bound: float
     floor: float
+    sudden: float
+    recent: float
 
 
 class HyperRule(ABC):

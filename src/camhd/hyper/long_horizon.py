@@ -18,7 +18,7 @@ class LongHorizon(HyperRule):
     one. β is large as long as all evidence says that the rate is too small, and falls as evidence to the contrary
     comes in, and with time. A rate is pulled to the one above it, so that it leaves it for a reason only, and upwards
     only as long as that does not carry its weights away. Above where it has been, only β leads, because a network that
-    fits its data would have every rate grow for ever.
+    fits its data would have every rate grow for ever. A step that is suddenly long is shortened.
 
     Args:
         memory: ρ of the trace.
@@ -36,6 +36,8 @@ class LongHorizon(HyperRule):
         first: the most by which a layer's first step changes its weights, as a part of them.
         bound: the same for any step.
         floor: weights count as at least so large (root mean square), for those that start at zero.
+        sudden: how many times as long as usual a layer's direction may be before its step is shortened to that.
+        recent: memory of what is usual.
     """
 
     needs_norms = True
@@ -60,8 +62,10 @@ class LongHorizon(HyperRule):
         first: float = 0.01,
         bound: float = 0.1,
         floor: float = 1e-2,
+        sudden: float = 2.0,
+        recent: float = 0.97,
     ) -> None:
-        for name, value in {"memory": memory, "spread": spread}.items():
+        for name, value in {"memory": memory, "spread": spread, "recent": recent}.items():
             if not 0 <= value < 1:
                 raise ValueError(f"'{name}' must lie in [0, 1), got {value}.")
         positive = {"patience": patience, "settle": settle, "small": small, "reach": reach}
@@ -69,6 +73,8 @@ class LongHorizon(HyperRule):
         for name, value in positive.items():
             if not value > 0:
                 raise ValueError(f"'{name}' must be above 0, got {value}.")
+        if not sudden >= 1:
+            raise ValueError(f"'sudden' must be 1 or more, got {sudden}.")
         others = {"fast": fast, "steady": steady, "favour": favour, "boost": boost, "tie": tie, "floor": floor}
         for name, value in others.items():
             if not value >= 0:
@@ -76,7 +82,7 @@ class LongHorizon(HyperRule):
         self.fast, self.steady, self.patience, self.spread = fast, steady, patience, spread
         self.favour, self.settle = favour, settle
         self.boost, self.small, self.tie, self.reach = boost, small, tie, reach
-        self.traced = Trace(memory, first, bound, floor)
+        self.traced = Trace(memory, first, bound, floor, sudden, recent)
 
     def start(self, rates: Tensor) -> State:
         return {name: torch.zeros_like(rates) for name in ("square", "seen", "against", "peak")}

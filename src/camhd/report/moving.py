@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..optim import Optimizer
-from ..tree import Kappas, Move
+from ..tree import Kappas, Move, Within
 from .reading import plain_rates
 from .shell import inside
 
@@ -32,10 +32,10 @@ def effective(optimizer: torch.optim.Optimizer | None) -> list[float] | None:
     tree, rates = optimizer._tree, optimizer._group_rates()
     moves = [Move(tree.factor(group), tree.config.decay(tree.state.step + 1)) for group in rates]
     limits = [group.lr_limit for group in rates]
-    tracing, most = tree.state.tracing, None
+    tracing, within = tree.state.tracing, None
     if tracing is not None:  # a step may have been bounded
-        most = torch.where(tracing.kappa > 0, tracing.kappa, torch.inf)
-    kappas = Kappas(tree.config, tree.cells, tree.state, tree.state.weights, moves, limits, most)
+        within = Within(torch.where(tracing.kappa > 0, tracing.kappa, torch.inf))
+    kappas = Kappas(tree.config, tree.cells, tree.state, tree.state.weights, moves, limits, within)
     totals, counts = [0.0] * len(rates), [0] * len(rates)
     for slot in tree.layout.slots:
         kappa = kappas.at(slot.index)

@@ -2,7 +2,7 @@
 
 from .commit import Commit, Pending
 from .config import GroupRates, TreeConfig, check_hyper_lr, check_max_change, check_number
-from .kappa import Kappas
+from .kappa import Kappas, Within
 from .local import LocalLayout, localize
 from .numbers import Number, times_
 from .observer import Observer
@@ -27,6 +27,7 @@ __all__ = [
     "Signal",
     "TreeConfig",
     "TreeState",
+    "Within",
     "Write",
     "check_hyper_lr",
     "check_max_change",

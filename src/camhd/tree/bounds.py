@@ -24,7 +24,7 @@ def fresh(cells: Cells) -> Tracing:
     if cells.divided is not None:
         check_cells(cells.divided)
     zeros = torch.zeros(cells.total, dtype=cells.dtype, device=cells.device)
-    return Tracing(zeros, zeros.clone())
+    return Tracing(zeros, zeros.clone(), zeros.clone())
 
 
 def grown(cells: Cells, tracing: Tracing) -> Tracing:
@@ -105,6 +105,22 @@ def limits(cells: Cells, tracing: Tracing, signal: Signal, trace: Trace) -> Tens
     most = (sizes / lengths).sqrt()
     found = torch.where(kappa > 0, most * trace.bound, most * trace.first)
     return torch.where((lengths > 0) & found.isfinite(), found, torch.inf)
+
+
+def shortened(cells: Cells, tracing: Tracing, signal: Signal, trace: Trace) -> Tensor:
+    """The part of its step that each cell takes: all of it, unless its layer's direction is suddenly long.
+
+    Notes in a draft how long it usually is, at all cells of a layer, whether or not they move.
+    """
+    assert signal.layers is not None
+    length = signal.layers[0].sqrt()
+    before = torch.zeros_like(length).scatter_reduce(0, cells.layers, tracing.usual, "amax")
+    moves = (length > 0) & length.isfinite()
+    usual = torch.where(before > 0, before, length)
+    taken = torch.minimum(length, trace.sudden * usual)
+    after = trace.recent * usual + (1 - trace.recent) * taken
+    tracing.usual = torch.where(moves, after, before).index_select(0, cells.layers)
+    return torch.where(moves, taken / torch.where(moves, length, 1), 1).index_select(0, cells.layers)
 
 
 def pull_down(cells: Cells, state: TreeState, signal: Signal, most: Tensor, min_lr: float) -> None:

@@ -172,7 +172,7 @@ def _restored_leaves(tree: RateTree, slots: Sequence[Mapping[str, Any]], lr0s: S
 
 
 def _tracing(state: TreeState) -> dict[str, Tensor]:
-    return {} if state.tracing is None else {"kappa": state.tracing.kappa, "memory": state.tracing.memory}
+    return {} if state.tracing is None else state.tracing.tensors()
 
 
 def _restored_tracing(tree: RateTree, slots: Sequence[Mapping[str, Any]]) -> Tracing | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
+from typing import NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -14,6 +14,18 @@ from .cells import Cells
 from .config import TreeConfig
 from .observer import columns_of, leaf_shares
 from .state import Move, Rows, TreeState
+
+
+class Within(NamedTuple):
+    """Bounds of a step, at each cell."""
+
+    most: Tensor  # the largest α* there may be
+    part: Tensor | None = None  # what is taken of a step within that; None for all of it
+
+    def bounded(self, alpha: Tensor) -> Tensor:
+        """α* within them."""
+        alpha = torch.minimum(alpha, self.most)
+        return alpha if self.part is None else alpha * self.part
 
 
 class Kappas(Sequence[Tensor]):
@@ -29,7 +41,7 @@ class Kappas(Sequence[Tensor]):
         weights: what the combination has learned.
         moves: the scheduler's factor c and the decay τ of each param group.
         limits: α_∞ of each param group.
-        most: the largest α* of each cell, if there is one.
+        within: the bounds of the step, if there are any.
     """
 
     def __init__(
@@ -40,7 +52,7 @@ class Kappas(Sequence[Tensor]):
         weights: Weights,
         moves: Sequence[Move],
         limits: Sequence[float],
-        most: Tensor | None = None,
+        within: Within | None = None,
     ) -> None:
         self.config, self.cells, self.state, self.weights = config, cells, state, weights
         schedule = [1.0 if config.schedule == "global" else move.factor for move in moves]
@@ -50,7 +62,7 @@ class Kappas(Sequence[Tensor]):
         layer = cells.layers if combine.by_layer else 0
         if not state.leaves:
             alpha = self._bounded(combine.mix(weights, Places(columns, layer, cells.unit)))
-            self.alpha = alpha if most is None else torch.minimum(alpha, most)
+            self.alpha = alpha if within is None else within.bounded(alpha)
             self.parts = cells.by_slot(self._moving(self.alpha))
         elif combine.linear:
             shares = combine.shares(weights, Places(columns, layer, cells.unit))

@@ -31,7 +31,7 @@ from . import bounds
 from .cells import Cells
 from .commit import Commit, Whole
 from .config import GroupRates, TreeConfig
-from .kappa import Kappas
+from .kappa import Kappas, Within
 from .learning import learn
 from .numbers import Number
 from .observer import Observer
@@ -136,7 +136,7 @@ class RateTree(Whole):
             return self._kappa(draft, draft.last_weights, moves, groups)
         most = bounds.limits(self.cells, tracing, signal, trace)
         bounds.pull_down(self.cells, draft, signal, most, self.config.min_lr)
-        at_cells = most.index_select(0, self.cells.layers)
+        at_cells = Within(most.index_select(0, self.cells.layers), bounds.shortened(self.cells, tracing, signal, trace))
         kappas = self._kappa(draft, draft.last_weights, moves, groups, at_cells)
         bounds.remember(tracing, signal, self.cells, kappas.alpha, trace.memory)
         return kappas
@@ -170,10 +170,10 @@ class RateTree(Whole):
         weights: Weights,
         moves: Sequence[Move],
         groups: Sequence[GroupRates],
-        most: Tensor | None = None,
+        within: Within | None = None,
     ) -> Kappas:
         limits = [group.lr_limit for group in groups]
-        return Kappas(self.config, self.cells, state, weights, moves, limits, most)
+        return Kappas(self.config, self.cells, state, weights, moves, limits, within)
 
     def restart(self) -> None:
         """All rates back to where they started; γ stays."""

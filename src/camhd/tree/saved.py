@@ -19,8 +19,10 @@ from ..levels import Family, Layout
 from .rates import RateTree
 from .state import Level, Move
 
-VERSION = 3  # of the format; 1: without "shared"; 2: without the largest that a rate of the long-horizon rule has been
-READ = (1, 2, 3)
+# Of the format; 1: without "shared"; of the long-horizon rule, 2: without the largest that a rate has been; 3: without
+# the usual length of a direction.
+VERSION = 4
+READ = (1, 2, 3, 4)
 MOVED = "moved"
 PREFIXES = ("rate.", "start.", "hyper_", "tracing.")
 KEYS = ("version", "levels", "step", "skipped", "weights", "last_weights", "last_moves")
@@ -123,7 +125,7 @@ def check_entries(tree: RateTree, slot: str, entries: Mapping[str, Any]) -> None
     for name, level in zip(tree.layout.names, [*state.levels, *state.leaves[:1]], strict=True):
         known |= {f"{key}.{name}" for key in level.tensors()}
     if state.tracing is not None:
-        known |= {"tracing.kappa", "tracing.memory"}
+        known |= {f"tracing.{name}" for name in state.tracing.tensors()}
     for name in entries:
         if is_tree_entry(name) and name not in known:
             raise ValueError(
@@ -140,13 +142,19 @@ def check_entries(tree: RateTree, slot: str, entries: Mapping[str, Any]) -> None
 def brought_up(tree: RateTree, version: int, slots: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """The entries of all slots as this version writes them.
 
-    The largest that a rate has been is, of a checkpoint that does not say it, the rate at the checkpoint.
+    The largest that a rate has been is, of a checkpoint that does not say it, the rate at the checkpoint. How long a
+    direction usually is will be seen at the next step.
     """
     levels = [name for name, level in zip(tree.layout.names, tree.state.levels, strict=False) if "peak" in level.rule]
-    if version >= 3 or not levels:
+    added = {f"rate.{name}": f"hyper_peak.{name}" for name in levels} if version < 3 else {}
+    slots = [{**entries, **{added[name]: entries[name] for name in added if name in entries}} for entries in slots]
+    if version >= 4 or tree.state.tracing is None:
         return slots
-    peaks = {f"rate.{name}": f"hyper_peak.{name}" for name in levels}
-    return [{**entries, **{peaks[name]: entries[name] for name in peaks if name in entries}} for entries in slots]
+    found = []
+    for entries in slots:
+        like = entries.get("tracing.kappa")
+        found.append({**entries, "tracing.usual": torch.zeros_like(like)} if isinstance(like, Tensor) else entries)
+    return found
 
 
 def entry(tree: RateTree, entries: Mapping[str, Any], name: str, slot: str, shape: tuple[int, ...]) -> Tensor:

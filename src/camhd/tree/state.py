@@ -141,11 +141,20 @@ class Tracing:
 
     kappa: Tensor  # α* of the last move, within its bound; 0 before the first
     memory: Tensor  # φ, what the trace keeps of itself at the next step
+    usual: Tensor  # how long the direction of its layer has lately been; 0 before the first move
 
     def extended(self, cells: int) -> Tracing:
         """The same with further cells at the end."""
         more = self.kappa.new_zeros(cells - len(self.kappa))
-        return Tracing(torch.cat([self.kappa, more]), torch.cat([self.memory, more]))
+        return Tracing(*(torch.cat([own, more]) for own in self.tensors().values()))
+
+    def copy(self) -> Tracing:
+        """The same in other memory."""
+        return Tracing(*(own.clone() for own in self.tensors().values()))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, for a checkpoint."""
+        return {"kappa": self.kappa, "memory": self.memory, "usual": self.usual}
 
 
 @dataclass
@@ -175,7 +184,7 @@ class TreeState:
             moved=self.moved,
             skipped=self.skipped.clone(),
             step=self.step,
-            tracing=None if tracing is None else Tracing(tracing.kappa.clone(), tracing.memory.clone()),
+            tracing=tracing and tracing.copy(),
         )
 
     def vectors(self) -> list[Tensor]:
@@ -183,7 +192,7 @@ class TreeState:
         found = [value for level in self.levels for value in (level.rates, *level.rule.values())]
         found += [*self.weights.values(), *self.last_weights.values(), self.skipped]
         # φ first: it is made from the old κ, which torch.compile (2.13) would read after it has written the new one.
-        return found if self.tracing is None else [*found, self.tracing.memory, self.tracing.kappa]
+        return found if self.tracing is None else [*found, *reversed(self.tracing.tensors().values())]
 
     def all_levels(self) -> Sequence[Level]:
         return [*self.levels, *self.leaves]

@@ -16,16 +16,17 @@ from .trace_items import DOT, GRAD, LENGTH, TRACE
 SIZE = 4  # Σ θ², after the four sums of the first pass
 CELL_ROWS = 5
 # The rule's settings, by their place in `horizon`.
-MEMORY, FAST, STEADY, PATIENCE, FAVOUR, SETTLE, SPREAD, BOOST, SMALL, TIE, REACH, FIRST, BOUND, FLOOR = range(14)
-HORIZON = 14
+MEMORY, FAST, STEADY, PATIENCE, FAVOUR, SETTLE, SPREAD, BOOST, SMALL, TIE, REACH = range(11)
+FIRST, BOUND, FLOOR, SUDDEN, RECENT = range(11, 16)
+HORIZON = 16
 SQUARE, SEEN, AGAINST, PEAK = 0, 1, 2, 3  # rows of the rule's state
 STATE = ("square", "seen", "against", "peak")
 STATE_ROWS = len(STATE)
 # Rows of `work`: for each rate, sums over its group and what it is to become.
 PULL, GRADS, TRACES, FACTORS, MOVED, SIZES, LOGS, NUMBERS, RATE, NEW = range(10)  # the rule's state from NEW on
 WORK_ROWS = NEW + STATE_ROWS
-LAYER_LENGTH, LAYER_SIZE, LAYER_MOVED, CAP = 0, 1, 2, 3  # rows of `layers`
-LAYER_ROWS = 4
+LAYER_LENGTH, LAYER_SIZE, LAYER_MOVED, USUAL, CAP, PART = range(6)  # rows of `layers`
+LAYER_ROWS = 6
 
 
 @kernel
@@ -58,7 +59,7 @@ def gather(places, sums, sizes, cells):
 
 
 @kernel
-def measure(places, cells, kappa, layer_of, layers, horizon):
+def measure(places, cells, kappa, usual, layer_of, layers, horizon):
     """What the sums mean: nothing of a trace that has not moved anything; weights are at least so large; by layer."""
     layers[:] = 0.0
     floor = horizon[FLOOR] ** 2
@@ -71,6 +72,7 @@ def measure(places, cells, kappa, layer_of, layers, horizon):
             layers[LAYER_LENGTH, layer] += cells[LENGTH, cell]
             layers[LAYER_SIZE, layer] += cells[SIZE, cell]
             layers[LAYER_MOVED, layer] += kappa[cell]
+            layers[USUAL, layer] = max(layers[USUAL, layer], usual[cell])
 
 
 @kernel
@@ -161,12 +163,22 @@ def propose(rates, state, parents, horizon, bounds, caps, work):
 
 @kernel
 def limit(layers, horizon):
-    """The largest α* of each layer; infinite where there is nothing to bound."""
+    """The largest α* of each layer, infinite where there is nothing to bound; what is taken of its step, and is usual.
+
+    All of it, unless the direction is suddenly long.
+    """
     for layer in range(layers.shape[1]):
         length, most = layers[LAYER_LENGTH, layer], np.inf
+        layers[PART, layer] = 1.0
         if length > 0:
             part = horizon[BOUND] if layers[LAYER_MOVED, layer] > 0 else horizon[FIRST]
             most = np.sqrt(layers[LAYER_SIZE, layer] / length) * part
+            length = np.sqrt(length)
+            if np.isfinite(length):
+                usual = layers[USUAL, layer] if layers[USUAL, layer] > 0 else length
+                taken = min(length, horizon[SUDDEN] * usual)
+                layers[USUAL, layer] = horizon[RECENT] * usual + (1 - horizon[RECENT]) * taken
+                layers[PART, layer] = taken / length
         layers[CAP, layer] = most if np.isfinite(most) else np.inf
 
 
@@ -196,14 +208,31 @@ def pull_down(places, cells, form, base, index, rates, layer_of, layers, min_lr,
 
 @kernel
 def hand_down(
-    places, form, base, index, rates, gamma, now, learned, given, layer_of, layers, last_alpha, memory, kept, kappa
+    places,
+    form,
+    base,
+    index,
+    rates,
+    gamma,
+    now,
+    learned,
+    given,
+    layer_of,
+    layers,
+    last_alpha,
+    memory,
+    usual,
+    kept,
+    kappa,
 ):
-    """κ of every cell that moves, within its bound; what its trace keeps of itself at the next step."""
+    """κ of every cell that moves, within its bound; what its trace keeps of itself at the next step, and is usual."""
     cells = kappa.shape[1]
     for slot in range(len(places)):
+        first, group, layer = places[slot, tables.CELL], places[slot, tables.GROUP], layer_of[slot]
+        cap, part = layers[CAP, layer], layers[PART, layer]
+        usual[first : _end(places, slot, cells)] = layers[USUAL, layer]
         if places[slot, tables.ACTIVE] == 0:
             continue
-        first, group, cap = places[slot, tables.CELL], places[slot, tables.GROUP], layers[CAP, layer_of[slot]]
         for cell in range(first, _end(places, slot, cells)):
             alpha = 0.0
             for i in range(len(form)):
@@ -211,7 +240,7 @@ def hand_down(
                 if form[i, slot] != ONE_GROUP:
                     at += cell - first if form[i, slot] == ROW_BY_ROW else index[i, cell]
                 alpha += gamma[i] * rates[at]
-            alpha = min(alpha, cap)
+            alpha = min(alpha, cap) * part
             before = np.float64(last_alpha[cell])
             memory[cell] = kept * (before / alpha if before > 0 and alpha > before else 1.0)
             last_alpha[cell] = alpha

@@ -62,7 +62,7 @@ def _move(me, threads, chunk, kind, control, ranges, items, places, constants, k
 
 @kernel
 def _learn(block, like):
-    """Rates learn, γ learns, κ at every cell and what each trace remembers: steps 4 to 9 of the rule."""
+    """Rates learn, γ learns, κ at every cell and what each trace remembers: steps 4 to 10 of the rule."""
     slots, cells, count = block[at.SLOT_COUNT], block[at.CELL_COUNT], block[at.RATE_COUNT]
     groups, levels, rows = block[at.GROUP_COUNT], block[at.LEVEL_COUNT], block[at.ROW_COUNT]
     places = table(block, at.PLACES, slots, tables.PLACE_COLUMNS, WHOLE)
@@ -70,6 +70,7 @@ def _learn(block, like):
     index = table(block, at.INDEX, levels, cells, WHOLE)
     rates, weights = numbers(block, at.RATES, count, like), numbers(block, at.WEIGHTS, levels, like)
     alpha, memory = numbers(block, at.LAST_ALPHA, cells, like), numbers(block, at.MEMORY, cells, like)
+    usual = numbers(block, at.USUAL, cells, like)
     layer_of = numbers(block, at.LAYER_OF, slots, WHOLE)
     layers = table(block, at.LAYERS, horizon.LAYER_ROWS, block[at.LAYER_COUNT], REAL)
     settings, rule = numbers(block, at.SETTINGS, 3, REAL), numbers(block, at.HORIZON, horizon.HORIZON, REAL)
@@ -79,7 +80,7 @@ def _learn(block, like):
     last = table(block, at.LAST, groups, OPTIONS, REAL)
     gamma, old_weights = tree.gammas(weights, block[at.COMBINE]), weights.copy()
     horizon.gather(places, table(block, at.SUMS, SUM_ROWS, rows, REAL), numbers(block, at.SIZES, rows, REAL), of_cells)
-    horizon.measure(places, of_cells, alpha, layer_of, layers, rule)
+    horizon.measure(places, of_cells, alpha, usual, layer_of, layers, rule)
     finite = horizon.sum_up(
         places, of_cells, alpha, form, base, index, rates, last, LEARNED,
         table(block, at.BETA, levels, groups, REAL), slope, work,
@@ -99,7 +100,7 @@ def _learn(block, like):
     horizon.pull_down(places, cells, form, base, index, rates, layer_of, layers, settings[core.MIN_LR], work)
     horizon.hand_down(
         places, form, base, index, rates, gamma, table(block, at.NOW, groups, OPTIONS, REAL), LEARNED, GIVEN,
-        layer_of, layers, alpha, memory, rule[horizon.MEMORY], table(block, at.KAPPA, 2, cells, REAL),
+        layer_of, layers, alpha, memory, usual, rule[horizon.MEMORY], table(block, at.KAPPA, 2, cells, REAL),
     )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class TracedPlan(Plan):
         self.stale = put(at.STALE, np.ones(len(params), dtype=np.uint8))  # whose Σ θ² is not known
         put(at.LAST_ALPHA, tracing.kappa.numpy())
         put(at.MEMORY, tracing.memory.numpy())
+        put(at.USUAL, tracing.usual.numpy())
         put(at.LAYER_OF, np.array(layout.layer_of_slot, dtype=np.int64))
         put(at.LAYERS, zeros((horizon.LAYER_ROWS, len(layout.layers))))
         self.block.numbers[at.LAYER_COUNT] = len(layout.layers)
@@ -72,5 +73,5 @@ def _settings(rule: LongHorizon) -> np.ndarray[Any, Any]:
     assert trace is not None
     return np.array([
         trace.memory, rule.fast, rule.steady, rule.patience, rule.favour, rule.settle, rule.spread,
-        rule.boost, rule.small, rule.tie, rule.reach, trace.first, trace.bound, trace.floor,
+        rule.boost, rule.small, rule.tie, rule.reach, trace.first, trace.bound, trace.floor, trace.sudden, trace.recent,
     ])  # fmt: skip
