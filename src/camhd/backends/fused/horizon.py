@@ -208,23 +208,9 @@ def pull_down(places, cells, form, base, index, rates, layer_of, layers, min_lr,
 
 @kernel
 def hand_down(
-    places,
-    form,
-    base,
-    index,
-    rates,
-    gamma,
-    now,
-    learned,
-    given,
-    layer_of,
-    layers,
-    last_alpha,
-    memory,
-    usual,
-    kept,
+    places, form, base, index, rates, gamma, now, learned, given, layer_of, layers, last_alpha, memory, usual, kept,
     kappa,
-):
+):  # fmt: skip
     """κ of every cell that moves, within its bound; what its trace keeps of itself at the next step, and is usual."""
     cells = kappa.shape[1]
     for slot in range(len(places)):
