@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import camhd
-from camhd.tree import Kappas
+from camhd.tree import Kappas, Within
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Linear(2, 3),
@@ -131,9 +131,9 @@ def kappas(optimizer: camhd.Optimizer) -> list[Tensor]:
     """κ of every scalar at the last move, as the optimizer knows it."""
     tree, groups = optimizer._tree, optimizer._group_rates()
     state = tree.state
-    most = None if state.tracing is None else state.tracing.kappa  # within the bound of its layer
+    within = None if state.tracing is None else Within(state.tracing.kappa)  # the bound of its layer
     limits = [group.lr_limit for group in groups]
-    found = Kappas(tree.config, tree.cells, state, state.last_weights, state.last_moves, limits, most)
+    found = Kappas(tree.config, tree.cells, state, state.last_weights, state.last_moves, limits, within)
     params = [p for group in optimizer.param_groups for p in group["params"]]
     return [found.at(i).expand(p.shape) for i, p in enumerate(params)]
 
