@@ -192,3 +192,92 @@ def test_zeroing_gradients_in_place_changes_nothing(rule: str) -> None:
         ends.append((snapshot(model), optimizer.rates()["global"]))
     assert ends[0][1] == ends[1][1]
     assert all(torch.equal(ends[0][0][name], ends[1][0][name]) for name in ends[0][0])
+
+
+# --------------------------------------------------------------------------- options that change in mid-training
+
+
+def _adam_pair(backend: str, **options: Any) -> tuple[list[nn.Module], list[Any]]:
+    """The same network twice: with torch's Adam, and with ours."""
+    models = [build("cnn", torch.float64), build("cnn", torch.float64)]
+    theirs = torch.optim.Adam(models[0].parameters(), lr=1e-3, **options)
+    return models, [theirs, camhd.Adam(models[1], lr=1e-3, backend=backend, **OFF, **options)]
+
+
+def _change(optimizers: list[Any], **options: Any) -> None:
+    for optimizer in optimizers:
+        optimizer.param_groups[0].update(options)
+
+
+def _fading(model: nn.Module, t: int) -> None:
+    """Gradients that get smaller, so that v falls below its maximum."""
+    backward(model, t)
+    for p in model.parameters():
+        assert p.grad is not None
+        p.grad /= t
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("changed", [{"eps": 1e-2}, {"betas": (0.8, 0.9)}, {"betas": (0.5, 0.99), "eps": 0.5}], ids=str)
+def test_moments_stay_when_their_options_change_also_of_parameters_without_a_gradient(
+    backend: str, amsgrad: bool, changed: dict[str, Any]
+) -> None:
+    """Ours keeps m as a direction, whose divisor has β₂ and ε in it; torch keeps m."""
+    models, optimizers = _adam_pair(backend, amsgrad=amsgrad)
+    before = {"eps": 1e-8, "betas": (0.9, 0.999)}
+    for t in range(1, 31):
+        if t % 5 == 0:
+            _change(optimizers, **(changed if t % 10 else before))
+        for model, optimizer in zip(models, optimizers, strict=True):
+            backward(model, t)
+            for place, p in enumerate(model.parameters()):
+                if place % 2 and t % 5 < 3:  # at the step of the change, before it and after it
+                    p.grad = None
+            optimizer.step()
+        assert relative_error(models[1], models[0]) < EXACT, t
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_maximum_that_is_no_longer_wanted_leaves_the_moments_as_they_are(backend: str) -> None:
+    models, optimizers = _adam_pair(backend, amsgrad=True)
+    for t in range(1, 21):
+        if t == 10:
+            _change(optimizers, amsgrad=False)
+        for model, optimizer in zip(models, optimizers, strict=True):
+            _fading(model, t)
+            optimizer.step()
+        assert relative_error(models[1], models[0]) < EXACT, t
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_maximum_that_is_first_wanted_in_mid_training_begins_as_what_v_is(backend: str) -> None:
+    models, optimizers = _adam_pair(backend)
+    for t in range(1, 21):
+        if t == 10:
+            for p, state in optimizers[0].state.items():
+                state["max_exp_avg_sq"] = state["exp_avg_sq"].clone()
+                assert p.shape == state["max_exp_avg_sq"].shape
+            _change(optimizers, amsgrad=True)
+        for model, optimizer in zip(models, optimizers, strict=True):
+            _fading(model, t)
+            optimizer.step()
+        assert relative_error(models[1], models[0]) < EXACT, t
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_a_second_moment_that_overflows_stops_its_weights_and_no_others(backend: str, amsgrad: bool) -> None:
+    """g² is infinite in float32, and so is v from then on: torch's step is 0, and so is ours."""
+    weights = [nn.Parameter(torch.ones(300)) for _ in range(2)]
+    optimizers = [
+        torch.optim.Adam(weights[:1], lr=1e-3, amsgrad=amsgrad),
+        camhd.Adam(weights[1:], lr=1e-3, amsgrad=amsgrad, backend=backend, **OFF),
+    ]
+    for t in range(10):
+        for w, optimizer in zip(weights, optimizers, strict=True):
+            w.grad = torch.linspace(-1, 1, 300)
+            w.grad[::7] = 1e25 if t == 3 else 1.0
+            optimizer.step()
+    assert weights[0].isfinite().all()
+    torch.testing.assert_close(weights[1], weights[0], rtol=FLOAT32, atol=0)

@@ -91,7 +91,7 @@ BROKEN = {
     "other combination": (at(*HEAD, "weights", value={"logits": [0.0, 0.0]}), "combination has \\['logits'\\]"),
     "other weights": (at(*HEAD, "weights", "weights", value=[1.0]), r"'weights' of shape \(1,\)"),
     "no rate": (at("state", 0, "rate.layer", value=...), "parameter '0.weight' must have 'rate.layer'"),
-    "other shape": (at("state", 1, "exp_avg", value=torch.zeros(7)), r"'exp_avg' of parameter '0.bias' has shape"),
+    "other shape": (at("state", 1, "direction", value=torch.zeros(7)), r"'direction' of parameter '0.bias' has shape"),
     "fewer parameters": (at("param_groups", 0, "params", value=[0, 1]), "param group 0 has 2 parameters in the state"),
     "more groups": (lambda s: {**s, "param_groups": [*s["param_groups"], {"params": []}]}, "2 param groups"),
 }

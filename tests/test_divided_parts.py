@@ -416,7 +416,7 @@ def test_a_state_of_another_shape_is_refused_by_all(name: str, shape: tuple[int,
 
 def _as(after: Any, key: str, value: Any) -> Any:
     """The base rule's tensors as the other optimizer has them; the tree's own as they were saved."""
-    return after(key, put_together(value)) if key.startswith("exp_avg") else value
+    return after(key, put_together(value)) if key.startswith(("direction", "exp_avg")) else value
 
 
 # --------------------------------------------------------------------------- steps

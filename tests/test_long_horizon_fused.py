@@ -220,7 +220,7 @@ def test_param_groups_of_different_lr_and_groups_that_join_later() -> None:
         ("sgd", {"trace"}),
         ("momentum", {"momentum_buffer", "trace"}),
         ("sgdn", {"momentum_buffer", "trace"}),
-        ("adam", {"step", "exp_avg", "exp_avg_sq", "trace"}),
+        ("adam", {"step", "direction", "exp_avg_sq", "trace"}),
     ],
 )
 def test_the_trace_is_all_that_a_step_keeps_besides(base: str, names: set[str]) -> None:

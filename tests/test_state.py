@@ -95,7 +95,7 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "other shapes": (
         _saved_by(_adam(), _wider),
-        "'exp_avg' of parameter '0.weight' has shape (4, 3) in the state, but the parameter has (2, 3); it was saved "
+        "'direction' of parameter '0.weight' has shape (4, 3) in the state, but the parameter has (2, 3); it was saved "
         "from another model.",
     ),
     "more layers": (
@@ -132,11 +132,11 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a newer version": (
         at(*HEAD, "version", value=VERSION + 1),
-        "the state has format version 5, this camhd reads 1 to 4; load it with the version of camhd that wrote it.",
+        "the state has format version 6, this camhd reads 1 to 5; load it with the version of camhd that wrote it.",
     ),
     "no version": (
         at(*HEAD, "version"),
-        "the state has format version None, this camhd reads 1 to 4; load it with the version of camhd that wrote it.",
+        "the state has format version None, this camhd reads 1 to 5; load it with the version of camhd that wrote it.",
     ),
     "a header of another type": (
         at(*HEAD, value=7),
@@ -146,7 +146,7 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a header without sharing": (at(*HEAD, "shared"), f"the state's 'camhd' header has no 'shared'{NOT_WHOLE}"),
     "a version that is true": (
         at(*HEAD, "version", value=True),
-        "the state has format version True, this camhd reads 1 to 4; load it with the version of camhd that wrote it.",
+        "the state has format version True, this camhd reads 1 to 5; load it with the version of camhd that wrote it.",
     ),
     "a step that is true": (
         at(*HEAD, "step", value=True),
@@ -263,13 +263,13 @@ BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "no moment": (at("state", 1, "exp_avg_sq"), f"the state of parameter '0.bias' has no 'exp_avg_sq'{NOT_WHOLE}"),
     "a moment of another shape": (
-        at("state", 1, "exp_avg", value=torch.zeros(7)),
-        "'exp_avg' of parameter '0.bias' has shape (7,) in the state, but the parameter has (2,); it was saved from "
+        at("state", 1, "direction", value=torch.zeros(7)),
+        "'direction' of parameter '0.bias' has shape (7,) in the state, but the parameter has (2,); it was saved from "
         "another model.",
     ),
     "a moment that is a list": (
-        at("state", 1, "exp_avg", value=[0.0, 0.0]),
-        "'exp_avg' of parameter '0.bias' in the state must be a real tensor, got (0.0, 0.0).",
+        at("state", 1, "direction", value=[0.0, 0.0]),
+        "'direction' of parameter '0.bias' in the state must be a real tensor, got (0.0, 0.0).",
     ),
     "a negative count": (
         at("state", 1, "step", value=torch.tensor(-2.0)),

@@ -58,6 +58,8 @@ def note_options(rule: Rule, batches: Sequence[Batch]) -> None:
     """What the next step must know of the groups' options at this one; noted before `end` lets it look back."""
     for batch in batches:
         assert isinstance(batch.options, dict)
+        if batch.idle is not None and batch.last and rule.terms(batch.last) != rule.terms(batch.options):
+            rule.carry_over(batch.idle)
         batch.options["last_move"] = {name: batch.options[name] for name in rule.remembers}
 
 

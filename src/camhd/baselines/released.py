@@ -17,7 +17,7 @@ from torch import Tensor
 from ..backends import Backend
 from ..backends.foreach import note_options
 from ..rules import Adam, Batch, Rule
-from ..rules.base import Options, Tensors
+from ..rules.base import Options
 from ..tree import Commit, GroupRates, Number, RateTree
 
 
@@ -26,11 +26,9 @@ class ReleasedAdam(Adam):
 
     name = "Adam of the released HD code"
 
-    def _roots(self, batch: Batch, options: Options) -> tuple[Tensors, list[Number]]:
-        (beta1, beta2), steps = options["betas"], batch.counts()
-        roots = torch._foreach_sqrt(batch.state("exp_avg_sq"))
-        torch._foreach_add_(roots, options["eps"])
-        return roots, [(1 - beta2**step) ** 0.5 / (1 - beta1**step) for step in steps]
+    def _epsilon(self, options: Options, step: Number) -> Number:
+        epsilon: Number = options["eps"]
+        return epsilon
 
 
 class TensorByTensor(Backend):

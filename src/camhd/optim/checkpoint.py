@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from ..rules import TRACE, Wrapped, state_dtype
 from ..tree.checkpoint import export_header, export_slots, restore
 from ..tree.saved import is_tree_entry
-from .saved import HEADER, check_base_state, checked_groups
+from .saved import HEADER, before_version_5, check_base_state, checked_groups
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
@@ -40,9 +40,13 @@ def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any],
     """Check everything, then take the tree's part, then let torch take the rest; all of it or nothing."""
     groups = checked_groups(optimizer, saved)
     header = groups[0].pop(HEADER)
+    slots = optimizer._tree.layout.whole.slots
     indices = [index for group in groups for index in group["params"]]
     entries = [saved["state"].get(index, {}) for index in indices]
-    check_base_state(optimizer, groups, entries)
+    old = before_version_5(header)
+    check_base_state(optimizer, groups, entries, optimizer.rule.formerly if old else {})
+    if old:
+        entries = [_brought_up(optimizer, slot.group, groups, found) for slot, found in zip(slots, entries, strict=True)]
     cells, state = restore(optimizer._tree, header, entries, [group["lr0"] for group in groups])
     rest = {index: _base_entries(optimizer, i, entries[i]) for i, index in enumerate(indices)}
     undo = _undoing(optimizer)
@@ -55,6 +59,16 @@ def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any],
     except BaseException:
         undo()
         raise
+
+
+def _brought_up(
+    optimizer: Optimizer, group: int, groups: Sequence[Mapping[str, Any]], entries: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The entries of a parameter as this version writes them."""
+    if not set(optimizer.rule.formerly.values()) & set(entries):
+        return entries
+    options = groups[group]
+    return optimizer.rule.brought_up(entries, {**options, **(options["last_move"] or {})})
 
 
 def _undoing(optimizer: Optimizer) -> Callable[[], None]:

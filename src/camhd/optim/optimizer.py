@@ -242,6 +242,12 @@ class Optimizer(torch.optim.Optimizer):
                 found.append((index, group, params))
         return [self._batch(index, group, params) for index, group, params in found]
 
+    def _idle(self, batch: Batch) -> Batch | None:
+        """The parameters of a batch's group that have state but no gradient."""
+        idle = [p for p in batch.options["params"] if p.grad is None and self.state.get(p)]
+        states, params = [self.state[p] for p in idle], [_real(p) for p in idle]
+        return replace(batch, slots=(), params=params, grads=(), states=states) if idle else None
+
     def _batch(self, index: int, group: dict[str, Any], params: Sequence[tuple[int, Tensor]]) -> Batch:
         for _, p in params:
             if not self.state[p]:
@@ -260,6 +266,8 @@ class Optimizer(torch.optim.Optimizer):
             grads=[_real(p.grad) for _, p in params if p.grad is not None],
             states=[self.state[p] for _, p in params],
         )
+        if len(params) < len(group["params"]):
+            batch = replace(batch, idle=self._idle(batch))
         shards = self._shards
         return batch if shards is None else self._parts_of(batch, shards)
 

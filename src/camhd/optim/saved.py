@@ -142,8 +142,19 @@ def _check_indices(groups: Sequence[Mapping[str, Any]], state: Mapping[Any, Any]
         )
 
 
-def check_base_state(optimizer: Optimizer, groups: Sequence[Mapping[str, Any]], entries: Sequence[Any]) -> None:
-    """Whether the base rule's part of each parameter's state is whole and of the parameter's shape."""
+def before_version_5(header: Any) -> bool:
+    """Whether a state may have what base rules kept before version 5. What is wrong with the header comes up later."""
+    version = header.get("version") if isinstance(header, Mapping) else None
+    return isinstance(version, int) and not isinstance(version, bool) and version < 5
+
+
+def check_base_state(
+    optimizer: Optimizer, groups: Sequence[Mapping[str, Any]], entries: Sequence[Any], formerly: Mapping[str, str]
+) -> None:
+    """Whether the base rule's part of each parameter's state is whole and of the parameter's shape.
+
+    `formerly` are the names that some entries have in it.
+    """
     slots = optimizer._tree.layout.whole.slots
     traced = bool(optimizer.config.hyper_rule.traced)
     for slot, found in zip(slots, entries, strict=True):
@@ -156,6 +167,7 @@ def check_base_state(optimizer: Optimizer, groups: Sequence[Mapping[str, Any]], 
             wanted |= set(optimizer.rule.state_names({**options, **(options["last_move"] or {})}))
             wanted = (wanted | {TRACE}) - set(optimizer.rule.remade) if traced else wanted
         known = {*optimizer.rule.entries, *([TRACE] if traced else [])} if optimizer.rule.entries else set(base)
+        wanted, known = ({formerly.get(name, name) for name in names} for names in (wanted, known))
         for name in sorted(wanted - set(base)):
             raise ValueError(f"the state of parameter {slot.name!r} has no {name!r}; {NOT_WHOLE}")
         for name, value in base.items():

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from ..tree import Kappas, Number
-from .adam import MOMENTS, check_betas, count_steps, moment_names, start_moments, update_moments
-from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along
+from .adam import check_betas, count_steps, take_squares
+from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
 BOUNDS = ("released", "paper")
+MOMENTS = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
 
 class AdaBound(Rule):
@@ -47,10 +48,11 @@ class AdaBound(Rule):
             raise ValueError(f"'decay_bound' must be None or 'sqrt', got {options['decay_bound']!r}.")
 
     def start(self, param: Tensor, options: Options) -> dict[str, Any]:
-        return start_moments(param, options)
+        names = self.state_names(options)
+        return {"step": torch.zeros((), dtype=torch.float32), **{name: zeros(param) for name in names}}
 
     def state_names(self, options: Options) -> tuple[str, ...]:
-        return moment_names(options)
+        return MOMENTS[1:] if options["amsgrad"] else MOMENTS[1:3]
 
     def sensitivity(self, batch: Batch, kappas: Kappas | None) -> Sensitivity:
         assert kappas is not None
@@ -62,7 +64,11 @@ class AdaBound(Rule):
         return Sensitivity([torch.where(f, s, 0) for f, s in zip(free, found, strict=True)], scales, fresh=True)
 
     def advance(self, batch: Batch, grads: Tensors) -> None:
-        update_moments(batch, grads)
+        (beta1, beta2), squares = batch.options["betas"], batch.state("exp_avg_sq")
+        torch._foreach_lerp_(batch.state("exp_avg"), grads, 1 - beta1)
+        take_squares(squares, grads, beta2)
+        if batch.options["amsgrad"]:
+            torch._foreach_maximum_(batch.state("max_exp_avg_sq"), squares)
 
     def turn(self, batches: Sequence[Batch]) -> None:
         count_steps(batches)

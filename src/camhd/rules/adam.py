@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,21 +12,26 @@ from torch import Tensor
 from ..tree import Kappas, Number, times_
 from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
-MOMENTS = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+DIRECTION, SQUARE, LARGEST_SQUARE = "direction", "exp_avg_sq", "max_exp_avg_sq"
+ENTRIES = ("step", DIRECTION, SQUARE, LARGEST_SQUARE)
 
 
 class Adam(Rule):
     """d = m̂ / (√v̂ + ε), plus wd·θ where decay is decoupled.
 
-    Nothing of the last direction is stored: m and v still hold it when the next gradient comes, and
-    so does θ for the decoupled decay, because θ_{t−1} = (1 − κ wd) θ_{t−2} − κ m̂/(√v̂ + ε) gives
+    Of the two moments v is kept as it is, and m as the direction that it gives, m/(√v + ε √(1−β₂ᵗ)): all but a number
+    of m̂/(√v̂ + ε). So looking back at the last move reads one tensor, and so does moving; m is that tensor times its
+    divisor, which v still holds when the next gradient comes.
+
+    The last move of the decoupled decay is in θ, because θ_{t−1} = (1 − κ wd) θ_{t−2} − κ m̂/(√v̂ + ε) gives
     d_{t−1} = (m̂/(√v̂ + ε) + wd θ_{t−1}) / (1 − κ wd).
     """
 
     name = "Adam"
     remembers = ("betas", "eps", "amsgrad", "weight_decay", "decoupled_weight_decay")
-    entries, together = MOMENTS, MOMENTS[:3]
+    entries, together = ENTRIES, ENTRIES[:3]
     kinds = ("decoupled_weight_decay",)
+    formerly: ClassVar[Mapping[str, str]] = {DIRECTION: "exp_avg"}
 
     def needs_kappa(self, last: Options) -> bool:
         return bool(last["weight_decay"]) and self.decoupled(last)
@@ -37,56 +42,98 @@ class Adam(Rule):
         check_betas(options)
 
     def start(self, param: Tensor, options: Options) -> dict[str, Any]:
-        return start_moments(param, options)
+        state = {"step": torch.zeros((), dtype=torch.float32), DIRECTION: zeros(param), SQUARE: zeros(param)}
+        return {**state, LARGEST_SQUARE: zeros(param)} if options["amsgrad"] else state
+
+    def brought_up(self, state: Mapping[str, Any], options: Options) -> Mapping[str, Any]:
+        found = dict(state)
+        square = found.get(LARGEST_SQUARE, found[SQUARE]) if options["amsgrad"] else found[SQUARE]
+        epsilon = self._epsilon(options, max(float(found["step"]), 1.0))
+        root = (square.sqrt() + epsilon).clamp_max(torch.finfo(square.dtype).max)
+        found[DIRECTION] = found.pop("exp_avg") / root
+        return found
 
     def decoupled(self, options: Options) -> bool:
         return bool(options["decoupled_weight_decay"])
 
     def state_names(self, options: Options) -> tuple[str, ...]:
-        return moment_names(options)
+        return ENTRIES[1:] if options["amsgrad"] else ENTRIES[1:3]
+
+    def terms(self, options: Options) -> tuple[Any, ...]:
+        return options["betas"][1], options["eps"], bool(options["amsgrad"])
+
+    def carry_over(self, batch: Batch) -> None:
+        directions = batch.state(DIRECTION)
+        self._complete(batch)
+        torch._foreach_mul_(directions, self._roots(batch, batch.last))
+        torch._foreach_div_(directions, self._roots(batch, batch.options))
 
     def sensitivity(self, batch: Batch, kappas: Kappas | None) -> Sensitivity:
-        roots, scales = self._roots(batch, batch.last)
-        found = torch._foreach_div(batch.state("exp_avg"), roots)
         decay = batch.last["weight_decay"]
         if decay and self.decoupled(batch.last):
             assert kappas is not None
-            times_(found, scales)
-            torch._foreach_add_(found, batch.params, alpha=decay)
+            found = self._decayed(batch, batch.last)
             torch._foreach_div_(found, _left(batch.rates(kappas), decay))
             return Sensitivity(found, [1.0] * len(batch), fresh=True)
-        return Sensitivity(found, scales, fresh=True)
+        return Sensitivity(batch.state(DIRECTION), self._scales(batch, batch.last), fresh=False)
 
     def advance(self, batch: Batch, grads: Tensors) -> None:
-        update_moments(batch, grads)
+        (beta1, beta2), directions, squares = batch.options["betas"], batch.state(DIRECTION), batch.state(SQUARE)
+        self._complete(batch)
+        torch._foreach_mul_(directions, self._roots(batch, batch.last or batch.options))  # m
+        torch._foreach_lerp_(directions, grads, 1 - beta1)
+        take_squares(squares, grads, beta2)
+        if batch.options["amsgrad"]:
+            torch._foreach_maximum_(batch.state(LARGEST_SQUARE), squares)
+        torch._foreach_div_(directions, self._roots(batch, batch.options, ahead=1))
 
     def turn(self, batches: Sequence[Batch]) -> None:
         count_steps(batches)
 
     def direction(self, batch: Batch) -> Sensitivity:
-        roots, scales = self._roots(batch, batch.options)
-        found = torch._foreach_div(batch.state("exp_avg"), roots)
-        decay = batch.options["weight_decay"]
-        if decay and self.decoupled(batch.options):
-            times_(found, scales)
-            torch._foreach_add_(found, batch.params, alpha=decay)
-            scales = [1.0] * len(batch)
-        return Sensitivity(found, scales, fresh=True)
+        if batch.options["weight_decay"] and self.decoupled(batch.options):
+            return Sensitivity(self._decayed(batch, batch.options), [1.0] * len(batch), fresh=True)
+        return Sensitivity(batch.state(DIRECTION), self._scales(batch, batch.options), fresh=False)
 
     def move(self, batch: Batch, kappas: Kappas) -> None:
-        roots, scales = self._roots(batch, batch.options)
         rates, decay = batch.rates(kappas), batch.options["weight_decay"]
         if decay and self.decoupled(batch.options):
             torch._foreach_mul_(batch.params, _left(rates, decay))
-        step_along(batch, torch._foreach_div(batch.state("exp_avg"), roots), rates, scales)
+        step_along(batch, batch.state(DIRECTION), rates, self._scales(batch, batch.options))
 
-    def _roots(self, batch: Batch, options: Options) -> tuple[Tensors, list[Number]]:
-        """√v + ε' and the numbers by which m/(√v + ε') becomes m̂/(√v̂ + ε): one pass over v instead of three."""
-        (beta1, beta2), steps = options["betas"], batch.counts()
-        corrections = [(1 - beta2**step) ** 0.5 for step in steps]
-        roots = torch._foreach_sqrt(batch.state("max_exp_avg_sq" if options["amsgrad"] else "exp_avg_sq"))
-        torch._foreach_add_(roots, [options["eps"] * correction for correction in corrections])
-        return roots, [c / (1 - beta1**step) for c, step in zip(corrections, steps, strict=True)]
+    def _complete(self, batch: Batch) -> None:
+        """A maximum that is first asked for in mid-training begins as what v is then."""
+        for state in batch.states if batch.options["amsgrad"] else ():
+            if LARGEST_SQUARE not in state:
+                state[LARGEST_SQUARE] = state[SQUARE].clone(memory_format=torch.preserve_format)
+
+    def _decayed(self, batch: Batch, options: Options) -> Tensors:
+        """m̂/(√v̂ + ε) + wd θ, with θ as it is now."""
+        found = torch._foreach_clone(batch.state(DIRECTION))
+        times_(found, self._scales(batch, options))
+        torch._foreach_add_(found, batch.params, alpha=options["weight_decay"])
+        return found
+
+    def _roots(self, batch: Batch, options: Options, ahead: int = 0) -> Tensors:
+        """√v + ε', the divisor of m after as many steps as were counted, or one more. Never ∞: m would be 0 · ∞."""
+        roots = torch._foreach_sqrt(batch.state(LARGEST_SQUARE if options["amsgrad"] else SQUARE))
+        torch._foreach_add_(roots, [self._epsilon(options, step + ahead) for step in batch.counts()])
+        torch._foreach_clamp_max_(roots, [torch.finfo(root.dtype).max for root in roots])
+        return roots
+
+    def _epsilon(self, options: Options, step: Number) -> Number:
+        """ε', what ε is beside √v in the place of √v̂."""
+        return options["eps"] * _correction(options, step)
+
+    def _scales(self, batch: Batch, options: Options) -> list[Number]:
+        """The numbers by which m/(√v + ε') becomes m̂/(√v̂ + ε)."""
+        return [_correction(options, step) / (1 - options["betas"][0] ** step) for step in batch.counts()]
+
+
+def _correction(options: Options, step: Number) -> Number:
+    """√(1 − β₂ᵗ), by which √v is too small in the first steps."""
+    found: Number = (1 - options["betas"][1] ** step) ** 0.5
+    return found
 
 
 def _left(rates: Tensors, decay: float) -> list[Tensor]:
@@ -94,28 +141,10 @@ def _left(rates: Tensors, decay: float) -> list[Tensor]:
     return [1 - decay * rate for rate in rates]
 
 
-def moment_names(options: Options) -> tuple[str, ...]:
-    """The moments that a step with these options writes to."""
-    return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if options["amsgrad"] else ("exp_avg", "exp_avg_sq")
-
-
-def start_moments(param: Tensor, options: Options) -> dict[str, Any]:
-    """Moments before the first gradient, by torch's names."""
-    state = {"step": torch.zeros((), dtype=torch.float32), "exp_avg": zeros(param), "exp_avg_sq": zeros(param)}
-    if options["amsgrad"]:
-        state["max_exp_avg_sq"] = zeros(param)
-    return state
-
-
-def update_moments(batch: Batch, grads: Tensors) -> None:
-    """Take g into the moments: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², its maximum where asked for."""
-    beta1, beta2 = batch.options["betas"]
-    torch._foreach_lerp_(batch.state("exp_avg"), grads, 1 - beta1)
-    squares = batch.state("exp_avg_sq")
+def take_squares(squares: Tensors, grads: Tensors, beta2: float) -> None:
+    """Take g into the second moments: v ← β₂ v + (1 − β₂) g²."""
     torch._foreach_mul_(squares, beta2)
     torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
-    if batch.options["amsgrad"]:
-        torch._foreach_maximum_(batch.state("max_exp_avg_sq"), squares)
 
 
 def count_steps(batches: Sequence[Batch]) -> None:

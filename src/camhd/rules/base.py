@@ -43,6 +43,7 @@ class Batch:
     grads: Tensors  # as backward() left them; never written to
     states: Sequence[dict[str, Any]]
     rows: Sequence[Rows] = ()  # which rows of each parameter, if not all of all
+    idle: Batch | None = None  # those of the group's parameters that have state, but no gradient at this step
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -138,6 +139,7 @@ class Rule(ABC):
     remade: ClassVar[tuple[str, ...]] = ()  # state that a step with a trace writes before it reads it; need not be kept
     together: ClassVar[tuple[str, ...]] = ()  # those that it has from the first step on
     kinds: ClassVar[tuple[str, ...]] = ()  # the options that make it another method, so that a state is of one kind
+    formerly: ClassVar[Mapping[str, str]] = {}  # what a saved state has in the place of an entry, before version 5
 
     def needs_kappa(self, last: Options) -> bool:
         """Whether looking back at a move with these options needs its κ."""
@@ -155,9 +157,23 @@ class Rule(ABC):
     def start(self, param: Tensor, options: Options) -> dict[str, Any]:
         """The state of a parameter before its first gradient."""
 
+    def brought_up(self, state: Mapping[str, Any], options: Options) -> Mapping[str, Any]:
+        """A saved state of a parameter that has what was `formerly` saved, as it is kept now."""
+        return state
+
     @abstractmethod
     def state_names(self, options: Options) -> tuple[str, ...]:
         """The tensors as large as the parameter that a step with these options writes to."""
+
+    def terms(self, options: Options) -> tuple[Any, ...]:
+        """What the numbers in the state depend on: if it changes, the state must say the same in other numbers."""
+        return ()
+
+    def carry_over(self, batch: Batch) -> None:  # noqa: B027 - nothing to do where there are no terms
+        """Put state that is in terms of `batch.last` in terms of `batch.options`: of parameters without a gradient.
+
+        Those that have one are looked back at with `last`, and `advance` leaves them in the new terms.
+        """
 
     def gradients(self, batch: Batch) -> Tensors:
         """g_t: what the rule minimises along, L2 decay included. New tensors where it is not p.grad itself."""

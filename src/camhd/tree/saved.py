@@ -20,9 +20,9 @@ from .rates import RateTree
 from .state import Level, Move
 
 # Of the format; 1: without "shared"; of the long-horizon rule, 2: without the largest that a rate has been; 3: without
-# the usual length of a direction.
-VERSION = 4
-READ = (1, 2, 3, 4)
+# the usual length of a direction; of Adam, 4: m in the place of the direction that it gives.
+VERSION = 5
+READ = (1, 2, 3, 4, 5)
 MOVED = "moved"
 PREFIXES = ("rate.", "start.", "hyper_", "tracing.")
 KEYS = ("version", "levels", "step", "skipped", "weights", "last_weights", "last_moves")

@@ -43,6 +43,12 @@ def _bounds(c, options, t, low, high, slow):
 
 
 @kernel
+def _correction(options, t, corrected):
+    """√(1 − β₂ᵗ), by which √v is too small in the first steps."""
+    return np.sqrt(1 - options[B2] ** t) if corrected else 1.0
+
+
+@kernel
 def _prepare(kind, cosine, gamma_leaf, constants, steps, places, moved, first, now, last, settings):
     """The constants of every slot that takes part: this step's and the last one's. Counts the step."""
     for slot in range(len(places)):
@@ -63,14 +69,15 @@ def _prepare(kind, cosine, gamma_leaf, constants, steps, places, moved, first, n
                 first[slot] = 0
             continue
         t = np.float64(steps[slot])
-        c[k.EPS_], c[k.INV_BC1_], c[k.INV_BC2_] = old[EPS], 0.0, 1.0
+        corrected = kind < tables.ADABOUND  # Adam's ε stands beside √v̂
+        c[k.EPS_], c[k.SCALE_] = old[EPS] * _correction(old, t, corrected), 0.0
         if back and t > 0:
-            c[k.INV_BC1_], c[k.INV_BC2_] = 1 / (1 - old[B1] ** t), 1 / np.sqrt(1 - old[B2] ** t)
+            c[k.SCALE_] = _correction(old, t, True) / (1 - old[B1] ** t)
             _bounds(c, old, t, k.LOW_, k.HIGH_, k.SLOW_)
         t += 1
         steps[slot] = t
         c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2] = new[B1], 1 - new[B1], new[B2], 1 - new[B2]
-        c[k.EPS], c[k.INV_BC1], c[k.INV_BC2] = new[EPS], 1 / (1 - new[B1] ** t), 1 / np.sqrt(1 - new[B2] ** t)
+        c[k.EPS], c[k.SCALE] = new[EPS] * _correction(new, t, corrected), _correction(new, t, True) / (1 - new[B1] ** t)
         _bounds(c, new, t, k.LOW, k.HIGH, k.SLOW)
 
 

@@ -67,10 +67,8 @@ def _sum(e, s, at, n, inner, row, sums, c, norms):
 
 @kernel
 def _sense(kind, a, b, x, p, w, s, n, c):
-    if kind == t.ADAM:
-        k.adam_sense(a, b, p, w, s, n, c)
-    elif kind == t.AMSGRAD:
-        k.adam_sense(a, x, p, w, s, n, c)
+    if kind == t.ADAM or kind == t.AMSGRAD:
+        k.adam_sense(a, p, w, s, n, c)
     elif kind == t.ADABOUND:
         k.adabound_sense(a, b, w, s, n, c)
     elif kind == t.AMSBOUND:
@@ -81,9 +79,13 @@ def _sense(kind, a, b, x, p, w, s, n, c):
 
 @kernel
 def take(kind, e, a, b, x, n, c):
-    if kind >= t.ADAM:
+    if kind == t.ADAM:
         k.adam_take(e, a, b, n, c)
-        if kind == t.AMSGRAD or kind == t.AMSBOUND:
+    elif kind == t.AMSGRAD:
+        k.amsgrad_take(e, a, b, x, n, c)
+    elif kind >= t.ADABOUND:
+        k.moments_take(e, a, b, n, c)
+        if kind == t.AMSBOUND:
             k.running_maximum(b, x, n)
     elif kind == t.NESTEROV:
         k.nesterov_take(e, a, b, n, c)
@@ -94,22 +96,28 @@ def take(kind, e, a, b, x, n, c):
 
 
 @kernel
-def _sense_and_take(kind, e, a, b, x, p, w, s, n, c):
-    if kind == t.ADAM and c[k.DECOUPLED_] == c[k.ZERO]:
-        k.adam_sense_and_take(e, a, b, s, n, c)
-    else:
-        _sense(kind, a, b, x, p, w, s, n, c)
-        take(kind, e, a, b, x, n, c)
+def _sensed(kind, a, b, x, p, w, s, n, c):
+    """The sensitivity of a chunk up to `_scale`: state that has it, or the scratch array `s`."""
+    if kind <= t.NESTEROV:
+        return a if kind == t.MOMENTUM else b
+    if kind <= t.AMSGRAD and c[k.DECOUPLED_] == c[k.ZERO]:
+        return a
+    _sense(kind, a, b, x, p, w, s, n, c)
+    return s
+
+
+@kernel
+def _scale(kind, c):
+    """What `_sensed` leaves out."""
+    return c[k.SCALE_] if t.ADAM <= kind <= t.AMSGRAD and c[k.DECOUPLED_] == c[k.ZERO] else c[k.ONE]
 
 
 @kernel
 def move_chunk(kind, a, b, x, p, w, n, c):
     if c[k.DECOUPLED] != c[k.ZERO]:
         k.decay(p, w, n, c)
-    if kind == t.ADAM:
-        k.adam_move(a, b, p, w, n, c)
-    elif kind == t.AMSGRAD:
-        k.adam_move(a, x, p, w, n, c)
+    if kind == t.ADAM or kind == t.AMSGRAD:
+        k.adam_move(a, p, w, n, c)
     elif kind == t.ADABOUND:
         k.adabound_move(a, b, p, w, n, c)
     elif kind == t.AMSBOUND:
@@ -128,7 +136,7 @@ def _goes_by_runs(kind, leaf, inner, c):
 @kernel
 def _observe_run(kind, leaf, g, a, b, p, kappa, n, c):
     if leaf:
-        return runs.adam_products(g, a, b, n, c)
+        return runs.adam_products(g, a, n, c)
     if kind == t.ADAM:
         if c[k.DECOUPLED_] == c[k.ZERO]:
             return runs.adam_observe(g, a, b, n, c)
@@ -146,9 +154,9 @@ def _observe_run(kind, leaf, g, a, b, p, kappa, n, c):
 def move_run(kind, a, b, p, kappa, n, c):
     if kind == t.ADAM:
         if c[k.DECOUPLED] == c[k.ZERO]:
-            runs.adam_move(a, b, p, kappa, n, c)
+            runs.sgd_move(a, p, c[k.SCALE] * kappa, n)
         else:
-            runs.adamw_move(a, b, p, kappa, n, c)
+            runs.adamw_move(a, p, kappa, n, c)
     elif kind == t.ADABOUND:
         runs.adabound_move(a, b, p, kappa, n, c)
     else:
@@ -160,6 +168,13 @@ def _observe_runs(item, kind, leaf, places, c, kappa, sums, e, like):
     """Sums of an item of long runs; without a per-scalar level the gradient is taken in too."""
     slot, turned = item[t.SLOT], c[k.SIGN] != c[k.ONE] or c[k.L2] != c[k.ZERO]
     inner, cell, longest = places[slot, t.INNER], places[slot, t.CELL], k.LARGEST_CHUNK if turned else PIECE
+    if kind == t.ADAM and inner <= PIECE and not (leaf or turned) and c[k.DECOUPLED_] == c[k.ZERO]:
+        at, runs_here = item[t.RUN] * inner, item[t.LAST_RUN] - item[t.RUN]
+        n = runs_here * inner
+        g, a = array_at(places, slot, t.G, at, n, like), array_at(places, slot, t.A, at, n, like)
+        b = array_at(places, slot, t.B, at, n, like)
+        runs.adam_observe_many(g, a, b, inner, sums[:, item[t.OUT] : item[t.OUT] + runs_here], c)
+        return
     for run in range(item[t.RUN], item[t.LAST_RUN]):
         at, stop = run * inner + item[t.START], run * inner + item[t.STOP]
         rate, out = like.dtype.type(kappa[cell + run]), item[t.OUT] + run - item[t.RUN]
@@ -182,6 +197,11 @@ def _move_runs(item, kind, places, c, kappa, like):
     """Every run moves with its one rate."""
     slot = item[t.SLOT]
     inner, cell, n = places[slot, t.INNER], places[slot, t.CELL], item[t.STOP] - item[t.START]
+    if kind == t.ADAM and c[k.DECOUPLED] == c[k.ZERO]:
+        at, runs_here = item[t.RUN] * inner + item[t.START], item[t.LAST_RUN] - item[t.RUN]
+        p, a = array_at(places, slot, t.P, at, runs_here * n, like), array_at(places, slot, t.A, at, runs_here * n, like)
+        runs.sgd_move_many(a, p, kappa[0, cell + item[t.RUN] : cell + item[t.LAST_RUN]], n, c[k.SCALE])
+        return
     for run in range(item[t.RUN], item[t.LAST_RUN]):
         at, rate = run * inner + item[t.START], like.dtype.type(kappa[0, cell + run])
         p = array_at(places, slot, t.P, at, n, like)
@@ -238,12 +258,13 @@ def observe_item(item, chunk, kind, leaf, norms, places, c, kappa, sums, e, s, w
         if turned:
             k.gradient(g, p, e, n, c)
             g = e
-        if leaf:
-            _sense(kind, a, b, x, p, w, s, n, c)
-        else:
-            _sense_and_take(kind, g, a, b, x, p, w, s, n, c)
-        _sum(g, s, at, n, inner, row, sums, c, norms)
+        _sum(g, _sensed(kind, a, b, x, p, w, s, n, c), at, n, inner, row, sums, c, norms)
+        if not leaf:
+            take(kind, g, a, b, x, n, c)
         at += n
+    scale = _scale(kind, c)
+    sums[0, item[t.OUT] : item[t.OUT] + item[t.LAST_RUN] - item[t.RUN]] *= scale
+    sums[2, item[t.OUT] : item[t.OUT] + item[t.LAST_RUN] - item[t.RUN]] *= scale * scale
 
 
 @kernel
@@ -291,7 +312,8 @@ def move_item(item, chunk, kind, leaf, places, c, kappa, last_kappa, e, s, w, li
             if turned:
                 k.gradient(g, p, e, n, c)
                 g = e
-            _sense_and_take(kind, g, a, b, x, p, w, s, n, c)
+            _sense(kind, a, b, x, p, w, s, n, c)
+            take(kind, g, a, b, x, n, c)
             slope += _own_rates(g, s, r, w, at, n, inner, cell, kappa, c)
         elif not one_rate:
             fill(w, at, n, inner, cell, kappa[0], kappa[1], r, leaf)

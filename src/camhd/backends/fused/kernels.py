@@ -8,10 +8,11 @@ A chunk goes through a few of them, one after the other, and only the first has 
 - `…_take`: the gradient into the rule's state;
 - `…_move`: θ ← θ − U(κ).
 
-The arrays are `g` (gradient), `a` and `b` (the rule's two state tensors: m and v, or momentum buffer and direction),
-`x` (v's running maximum), `p` (parameter), `r` (the scalars' own rates), `w` (κ of each scalar). Every constant comes
-as a number of the arrays' own dtype in `c`, so that float32 stays float32. No loop has a branch in it, and none more
-arrays than the compiler can prove to be apart: both would keep it out of the vector registers.
+The arrays are `g` (gradient), `a` and `b` (the rule's two state tensors: Adam's direction and v, AdaBound's m and v,
+or momentum buffer and direction), `x` (v's running maximum), `p` (parameter), `r` (the scalars' own rates), `w` (κ of
+each scalar). Every constant comes as a number of the arrays' own dtype in `c`, so that float32 stays float32. No loop
+has a branch in it, and none more arrays than the compiler can prove to be apart: both would keep it out of the vector
+registers.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ LARGEST_CHUNK = 1024  # scalars of a chunk at the most
 # The constants of a slot, by their place in `c`.
 ZERO, ONE, SIGN, L2, DECOUPLED, DECOUPLED_ = 0, 1, 2, 3, 4, 5
 B1, OMB1, B2, OMB2 = 6, 7, 8, 9  # β₁, 1 − β₁, β₂, 1 − β₂; of SGD: μ, 1 − dampening
-EPS, INV_BC1, INV_BC2 = 10, 11, 12  # ε, 1/(1 − β₁ᵗ), 1/√(1 − β₂ᵗ) of this step
-EPS_, INV_BC1_, INV_BC2_ = 13, 14, 15  # and of the last one
-LOW, HIGH, SLOW = 16, 17, 18  # AdaBound's bounds and 1/√t
-LOW_, HIGH_, SLOW_ = 19, 20, 21
-BETA, CHAIN, MIN_LR, MAX_LR, LEARNS, COSINE = 22, 23, 24, 25, 26, 27  # of the scalars' own rates
-GROW, SHRINK = 28, 29  # the factors by which one of these may change in one step
-LARGEST = 30  # a division by ∞ would come out as NaN where it is done by an estimate of the inverse
-CONSTANTS = 31
+EPS, SCALE = 10, 11  # ε beside √v (Adam: ε √(1 − β₂ᵗ)), and √(1 − β₂ᵗ)/(1 − β₁ᵗ) of this step
+EPS_, SCALE_ = 12, 13  # and of the last one
+LOW, HIGH, SLOW = 14, 15, 16  # AdaBound's bounds and 1/√t
+LOW_, HIGH_, SLOW_ = 17, 18, 19
+BETA, CHAIN, MIN_LR, MAX_LR, LEARNS, COSINE = 20, 21, 22, 23, 24, 25  # of the scalars' own rates
+GROW, SHRINK = 26, 27  # the factors by which one of these may change in one step
+# No divisor is larger: a division by ∞ would come out as NaN where it is done by an estimate of the inverse, and m,
+# which is Adam's direction times its divisor, as 0 · ∞.
+LARGEST = 28
+CONSTANTS = 29
 
 
 @kernel
@@ -112,42 +115,40 @@ def own_capped_rates(e, s, r, w, n, shared, factor, c):
 
 
 @dividing
-def adam_sense(a, b, p, w, s, n, c):
-    decoupled, eps, bc1, bc2, largest, one = c[DECOUPLED_], c[EPS_], c[INV_BC1_], c[INV_BC2_], c[LARGEST], c[ONE]
+def adam_sense(a, p, w, s, n, c):
+    decoupled, scale, one = c[DECOUPLED_], c[SCALE_], c[ONE]
     if decoupled == c[ZERO]:
         for i in range(n):
-            q = np.sqrt(b[i]) * bc2 + eps
-            s[i] = a[i] / (largest if q > largest else q) * bc1
+            s[i] = a[i] * scale
         return
     for i in range(n):
-        q = np.sqrt(b[i]) * bc2 + eps
-        s[i] = (a[i] / (largest if q > largest else q) * bc1 + decoupled * p[i]) / (one - decoupled * w[i])
+        s[i] = (a[i] * scale + decoupled * p[i]) / (one - decoupled * w[i])
+
+
+@kernel
+def taken(e, a, b, root, eps, b1, omb1, b2, omb2, largest):
+    """m and v with the gradient in them; m was `a` times its divisor, the root of v or of the v that was largest."""
+    q = np.sqrt(root) + eps
+    return b1 * (a * (largest if q > largest else q)) + omb1 * e, b2 * b + omb2 * (e * e)
 
 
 @dividing
-def adam_sense_and_take(e, a, b, s, n, c):
-    """The two in one loop, where there is no decoupled decay: most of the time goes into waiting for the divisions."""
-    eps, bc1, bc2, largest = c[EPS_], c[INV_BC1_], c[INV_BC2_], c[LARGEST]
-    b1, omb1, b2, omb2 = c[B1], c[OMB1], c[B2], c[OMB2]
-    for i in range(n):
-        q = np.sqrt(b[i]) * bc2 + eps
-        s[i] = a[i] / (largest if q > largest else q) * bc1
-        a[i] = b1 * a[i] + omb1 * e[i]
-        b[i] = b2 * b[i] + omb2 * (e[i] * e[i])
-
-
-@kernel
 def adam_take(e, a, b, n, c):
-    b1, omb1, b2, omb2 = c[B1], c[OMB1], c[B2], c[OMB2]
+    eps_, eps, largest, b1, omb1, b2, omb2 = c[EPS_], c[EPS], c[LARGEST], c[B1], c[OMB1], c[B2], c[OMB2]
     for i in range(n):
-        a[i] = b1 * a[i] + omb1 * e[i]
-        b[i] = b2 * b[i] + omb2 * (e[i] * e[i])
+        m, v = taken(e[i], a[i], b[i], b[i], eps_, b1, omb1, b2, omb2, largest)
+        q = np.sqrt(v) + eps
+        a[i], b[i] = m / (largest if q > largest else q), v
 
 
-@kernel
-def running_maximum(b, x, n):
+@dividing
+def amsgrad_take(e, a, b, x, n, c):
+    eps_, eps, largest, b1, omb1, b2, omb2 = c[EPS_], c[EPS], c[LARGEST], c[B1], c[OMB1], c[B2], c[OMB2]
     for i in range(n):
-        x[i] = max(x[i], b[i])
+        m, v = taken(e[i], a[i], b[i], x[i], eps_, b1, omb1, b2, omb2, largest)
+        x[i] = max(x[i], v)
+        q = np.sqrt(x[i]) + eps
+        a[i], b[i] = m / (largest if q > largest else q), v
 
 
 @exact
@@ -158,12 +159,11 @@ def decay(p, w, n, c):
         p[i] *= one - decoupled * w[i]
 
 
-@dividing
-def adam_move(a, b, p, w, n, c):
-    eps, bc1, bc2, largest = c[EPS], c[INV_BC1], c[INV_BC2], c[LARGEST]
+@kernel
+def adam_move(a, p, w, n, c):
+    scale = c[SCALE]
     for i in range(n):
-        q = np.sqrt(b[i]) * bc2 + eps
-        p[i] -= a[i] / (largest if q > largest else q) * (bc1 * w[i])
+        p[i] -= a[i] * (scale * w[i])
 
 
 # --------------------------------------------------------------------------- SGD
@@ -199,22 +199,36 @@ def sgd_move(d, p, w, n):
 # --------------------------------------------------------------------------- AdaBound, AMSBound
 
 
+@kernel
+def moments_take(e, a, b, n, c):
+    b1, omb1, b2, omb2 = c[B1], c[OMB1], c[B2], c[OMB2]
+    for i in range(n):
+        a[i] = b1 * a[i] + omb1 * e[i]
+        b[i] = b2 * b[i] + omb2 * (e[i] * e[i])
+
+
+@kernel
+def running_maximum(b, x, n):
+    for i in range(n):
+        x[i] = max(x[i], b[i])
+
+
 @dividing
 def adabound_sense(a, b, w, s, n, c):
     """The slope of the last move in κ, and 0 where the clip was active."""
-    eps, bc1, bc2, low, high, slow = c[EPS_], c[INV_BC1_], c[INV_BC2_], c[LOW_], c[HIGH_], c[SLOW_]
+    eps, scale, low, high, slow = c[EPS_], c[SCALE_], c[LOW_], c[HIGH_], c[SLOW_]
     zero, largest = c[ZERO], c[LARGEST]
     for i in range(n):
-        q = (np.sqrt(b[i]) + eps) * bc2
-        slope = bc1 / (largest if q > largest else q)
+        q = np.sqrt(b[i]) + eps
+        slope = scale / (largest if q > largest else q)
         rate = w[i] * slope
         s[i] = slope * a[i] * slow if (rate >= low) & (rate <= high) else zero
 
 
 @dividing
 def adabound_move(a, b, p, w, n, c):
-    eps, bc1, bc2, low, high, slow, largest = c[EPS], c[INV_BC1], c[INV_BC2], c[LOW], c[HIGH], c[SLOW], c[LARGEST]
+    eps, scale, low, high, slow, largest = c[EPS], c[SCALE], c[LOW], c[HIGH], c[SLOW], c[LARGEST]
     for i in range(n):
-        q = (np.sqrt(b[i]) + eps) * bc2
-        rate = w[i] * bc1 / (largest if q > largest else q)
+        q = np.sqrt(b[i]) + eps
+        rate = w[i] * scale / (largest if q > largest else q)
         p[i] -= min(max(rate, low), high) * a[i] * slow

@@ -19,9 +19,9 @@ NAMES = {
     tables.SGD: ("", "direction", "", ""),
     tables.MOMENTUM: ("momentum_buffer", "", "", ""),
     tables.NESTEROV: ("momentum_buffer", "direction", "", ""),
-    tables.ADAM: ("exp_avg", "exp_avg_sq", "", ""),
+    tables.ADAM: ("direction", "exp_avg_sq", "", ""),
     tables.ADABOUND: ("exp_avg", "exp_avg_sq", "", ""),
-    tables.AMSGRAD: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", ""),
+    tables.AMSGRAD: ("direction", "exp_avg_sq", "max_exp_avg_sq", ""),
     tables.AMSBOUND: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", ""),
 }
 

@@ -126,6 +126,8 @@ class Memory:
         plan, places = self.plan, self.plan.places
         found = dict(state) if state else self.rule.start(param, self.groups[places[slot, tables.GROUP]])
         plan.first[slot] = "momentum_buffer" in names and "momentum_buffer" not in found
+        if "max_exp_avg_sq" in names and "exp_avg_sq" in found:  # asked for in mid-training: it begins as what v is
+            found.setdefault("max_exp_avg_sq", found["exp_avg_sq"].clone(memory_format=torch.preserve_format))
         for name in names:
             found[name] = _as_it_lies(found[name], param) if name in found else zeros(param)
         if "step" in found:

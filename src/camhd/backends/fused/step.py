@@ -86,6 +86,8 @@ class Fused:
     def step(self, rates: Callable[[], Sequence[GroupRates]]) -> bool:
         """One step. False if these gradients are not for the kernels; then nothing has been touched."""
         tree, plan, state = self.tree, self.plan, self.tree.state  # where a step cut short is settled
+        if (self.changed or self.known_moved is None) and self._has_other_terms():
+            return False
         keep_alive = self.memory.look_up()
         if keep_alive is None:
             return False
@@ -145,6 +147,16 @@ class Fused:
         self.known_moved = self.state.moved
 
     # ------------------------------------------------------------------ what the groups say
+
+    def _has_other_terms(self) -> bool:
+        """Whether some state is in terms of options that the kernels are not told of; plain torch knows both."""
+        for group in self.groups:
+            last = group["last_move"]
+            if last and self.rule.terms(last) != self.rule.terms(group):
+                # The kernels know last options of parameters with a gradient, but no other v than this step's.
+                if last["amsgrad"] and not group["amsgrad"] or any(p.grad is None for p in group["params"]):
+                    return True
+        return False
 
     def _note_settings(self, rates: Sequence[GroupRates], decay: float) -> None:
         """The groups' options, as numbers for the kernels and as what the next step remembers of this one."""

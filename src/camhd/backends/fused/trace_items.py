@@ -35,10 +35,8 @@ def _direction(kind, e, a, b, x, p, s, n, c):
         return a
     if kind == t.NESTEROV:
         loops.nesterov_direction(e, a, s, n, c)
-    elif kind == t.ADAM:
-        loops.adam_direction(a, b, p, s, n, c)
-    elif kind == t.AMSGRAD:
-        loops.adam_direction(a, x, p, s, n, c)
+    elif kind == t.ADAM or kind == t.AMSGRAD:
+        loops.adam_direction(a, p, s, n, c)
     elif kind == t.ADABOUND:
         loops.adabound_direction(a, b, s, n, c)
     else:
@@ -166,9 +164,9 @@ def take_item(item, chunk, kind, places, c, memory, sums, sizes, stale, e, s, li
 
 @kernel
 def _move_run(kind, g, a, b, x, p, kappa, n, c):
-    """A long run moves with its one κ; AMSGrad and AMSBound are Adam and AdaBound with another v."""
+    """A long run moves with its one κ; AMSGrad moves as Adam does, AMSBound as AdaBound with another v."""
     if kind == t.AMSGRAD:
-        move_run(t.ADAM, a, x, p, kappa, n, c)
+        move_run(t.ADAM, a, b, p, kappa, n, c)
     elif kind == t.AMSBOUND:
         move_run(t.ADABOUND, a, x, p, kappa, n, c)
     elif kind == t.NESTEROV:

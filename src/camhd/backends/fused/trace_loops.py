@@ -16,16 +16,16 @@ from .jit import dividing, kernel
 @dividing
 def adam(g, a, b, t, phi, n, c):
     """All of the first pass in one loop: most of the time goes into waiting for memory and for the division."""
-    eps, bc1, bc2, largest = c[k.EPS], c[k.INV_BC1], c[k.INV_BC2], c[k.LARGEST]
+    eps_, eps, scale, largest = c[k.EPS_], c[k.EPS], c[k.SCALE], c[k.LARGEST]
     b1, omb1, b2, omb2 = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2]
     dot, ee, tt, dd = c[k.ZERO], c[k.ZERO], c[k.ZERO], c[k.ZERO]
     for i in range(n):
         e, old = g[i], t[i]
-        m = b1 * a[i] + omb1 * e
-        v = b2 * b[i] + omb2 * (e * e)
-        a[i], b[i] = m, v
-        q = np.sqrt(v) * bc2 + eps
-        d = m / (largest if q > largest else q) * bc1
+        m, v = k.taken(e, a[i], b[i], b[i], eps_, b1, omb1, b2, omb2, largest)
+        q = np.sqrt(v) + eps
+        ratio = m / (largest if q > largest else q)
+        a[i], b[i] = ratio, v
+        d = ratio * scale
         dot += e * old
         ee += e * e
         tt += old * old
@@ -37,16 +37,16 @@ def adam(g, a, b, t, phi, n, c):
 @dividing
 def adamw(g, a, b, p, t, phi, n, c):
     """The same with decoupled decay, which is part of the direction."""
-    eps, bc1, bc2, largest, decoupled = c[k.EPS], c[k.INV_BC1], c[k.INV_BC2], c[k.LARGEST], c[k.DECOUPLED]
+    eps_, eps, scale, largest, decoupled = c[k.EPS_], c[k.EPS], c[k.SCALE], c[k.LARGEST], c[k.DECOUPLED]
     b1, omb1, b2, omb2 = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2]
     dot, ee, tt, dd = c[k.ZERO], c[k.ZERO], c[k.ZERO], c[k.ZERO]
     for i in range(n):
         e, old = g[i], t[i]
-        m = b1 * a[i] + omb1 * e
-        v = b2 * b[i] + omb2 * (e * e)
-        a[i], b[i] = m, v
-        q = np.sqrt(v) * bc2 + eps
-        d = m / (largest if q > largest else q) * bc1 + decoupled * p[i]
+        m, v = k.taken(e, a[i], b[i], b[i], eps_, b1, omb1, b2, omb2, largest)
+        q = np.sqrt(v) + eps
+        ratio = m / (largest if q > largest else q)
+        a[i], b[i] = ratio, v
+        d = ratio * scale + decoupled * p[i]
         dot += e * old
         ee += e * e
         tt += old * old
@@ -109,26 +109,24 @@ def meet(e, d, t, phi, n, c):
     return dot, ee, tt, dd
 
 
-@dividing
-def adam_direction(a, b, p, s, n, c):
-    eps, bc1, bc2, largest, decoupled = c[k.EPS], c[k.INV_BC1], c[k.INV_BC2], c[k.LARGEST], c[k.DECOUPLED]
+@kernel
+def adam_direction(a, p, s, n, c):
+    scale, decoupled = c[k.SCALE], c[k.DECOUPLED]
     if decoupled == c[k.ZERO]:
         for i in range(n):
-            q = np.sqrt(b[i]) * bc2 + eps
-            s[i] = a[i] / (largest if q > largest else q) * bc1
+            s[i] = a[i] * scale
         return
     for i in range(n):
-        q = np.sqrt(b[i]) * bc2 + eps
-        s[i] = a[i] / (largest if q > largest else q) * bc1 + decoupled * p[i]
+        s[i] = a[i] * scale + decoupled * p[i]
 
 
 @dividing
 def adabound_direction(a, b, s, n, c):
     """Without the bounds: what the direction is until a rate meets one."""
-    eps, bc1, bc2, slow, largest = c[k.EPS], c[k.INV_BC1], c[k.INV_BC2], c[k.SLOW], c[k.LARGEST]
+    eps, scale, slow, largest = c[k.EPS], c[k.SCALE], c[k.SLOW], c[k.LARGEST]
     for i in range(n):
-        q = (np.sqrt(b[i]) + eps) * bc2
-        s[i] = a[i] * bc1 / (largest if q > largest else q) * slow
+        q = np.sqrt(b[i]) + eps
+        s[i] = a[i] * scale / (largest if q > largest else q) * slow
 
 
 @kernel
