@@ -40,13 +40,11 @@ def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any],
     """Check everything, then take the tree's part, then let torch take the rest; all of it or nothing."""
     groups = checked_groups(optimizer, saved)
     header = groups[0].pop(HEADER)
-    slots = optimizer._tree.layout.whole.slots
     indices = [index for group in groups for index in group["params"]]
     entries = [saved["state"].get(index, {}) for index in indices]
-    old = before_version_5(header)
-    check_base_state(optimizer, groups, entries, optimizer.rule.formerly if old else {})
-    if old:
-        entries = [_brought_up(optimizer, slot.group, groups, found) for slot, found in zip(slots, entries, strict=True)]
+    formerly = optimizer.rule.formerly if before_version_5(header) else {}
+    check_base_state(optimizer, groups, entries, formerly)
+    entries = _brought_up(optimizer, groups, entries) if formerly else entries
     cells, state = restore(optimizer._tree, header, entries, [group["lr0"] for group in groups])
     rest = {index: _base_entries(optimizer, i, entries[i]) for i, index in enumerate(indices)}
     undo = _undoing(optimizer)
@@ -61,14 +59,15 @@ def load(optimizer: Optimizer, saved: Mapping[str, Any], unpack: Callable[[Any],
         raise
 
 
-def _brought_up(
-    optimizer: Optimizer, group: int, groups: Sequence[Mapping[str, Any]], entries: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """The entries of a parameter as this version writes them."""
-    if not set(optimizer.rule.formerly.values()) & set(entries):
-        return entries
-    options = groups[group]
-    return optimizer.rule.brought_up(entries, {**options, **(options["last_move"] or {})})
+def _brought_up(optimizer: Optimizer, groups: Sequence[Mapping[str, Any]], entries: Sequence[Any]) -> list[Any]:
+    """What each parameter has, as this version writes it; the numbers are in terms of their group's last move."""
+    rule, slots = optimizer.rule, optimizer._tree.layout.whole.slots
+    terms = [{**group, **(group["last_move"] or {})} for group in groups]
+    old = set(rule.formerly.values())
+    return [
+        rule.brought_up(found, terms[slot.group]) if old & set(found) else found
+        for slot, found in zip(slots, entries, strict=True)
+    ]
 
 
 def _undoing(optimizer: Optimizer) -> Callable[[], None]:

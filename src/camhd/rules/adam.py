@@ -117,13 +117,15 @@ class Adam(Rule):
     def _roots(self, batch: Batch, options: Options, ahead: int = 0) -> Tensors:
         """√v + ε', the divisor of m after as many steps as were counted, or one more. Never ∞: m would be 0 · ∞."""
         roots = torch._foreach_sqrt(batch.state(LARGEST_SQUARE if options["amsgrad"] else SQUARE))
-        torch._foreach_add_(roots, [self._epsilon(options, step + ahead) for step in batch.counts()])
+        epsilons: list[Any] = [self._epsilon(options, step + ahead) for step in batch.counts()]
+        torch._foreach_add_(roots, epsilons)
         torch._foreach_clamp_max_(roots, [torch.finfo(root.dtype).max for root in roots])
         return roots
 
     def _epsilon(self, options: Options, step: Number) -> Number:
         """ε', what ε is beside √v in the place of √v̂."""
-        return options["eps"] * _correction(options, step)
+        found: Number = options["eps"] * _correction(options, step)
+        return found
 
     def _scales(self, batch: Batch, options: Options) -> list[Number]:
         """The numbers by which m/(√v + ε') becomes m̂/(√v̂ + ε)."""

@@ -168,12 +168,12 @@ def _observe_runs(item, kind, leaf, places, c, kappa, sums, e, like):
     """Sums of an item of long runs; without a per-scalar level the gradient is taken in too."""
     slot, turned = item[t.SLOT], c[k.SIGN] != c[k.ONE] or c[k.L2] != c[k.ZERO]
     inner, cell, longest = places[slot, t.INNER], places[slot, t.CELL], k.LARGEST_CHUNK if turned else PIECE
-    if kind == t.ADAM and inner <= PIECE and not (leaf or turned) and c[k.DECOUPLED_] == c[k.ZERO]:
-        at, runs_here = item[t.RUN] * inner, item[t.LAST_RUN] - item[t.RUN]
-        n = runs_here * inner
+    each, many = item[t.STOP] - item[t.START], item[t.LAST_RUN] - item[t.RUN]
+    if kind == t.ADAM and each <= PIECE and not (leaf or turned) and c[k.DECOUPLED_] == c[k.ZERO]:
+        at, n = item[t.RUN] * inner + item[t.START], many * each
         g, a = array_at(places, slot, t.G, at, n, like), array_at(places, slot, t.A, at, n, like)
         b = array_at(places, slot, t.B, at, n, like)
-        runs.adam_observe_many(g, a, b, inner, sums[:, item[t.OUT] : item[t.OUT] + runs_here], c)
+        runs.adam_observe_many(g, a, b, each, sums[:, item[t.OUT] : item[t.OUT] + many], c)
         return
     for run in range(item[t.RUN], item[t.LAST_RUN]):
         at, stop = run * inner + item[t.START], run * inner + item[t.STOP]
@@ -198,8 +198,8 @@ def _move_runs(item, kind, places, c, kappa, like):
     slot = item[t.SLOT]
     inner, cell, n = places[slot, t.INNER], places[slot, t.CELL], item[t.STOP] - item[t.START]
     if kind == t.ADAM and c[k.DECOUPLED] == c[k.ZERO]:
-        at, runs_here = item[t.RUN] * inner + item[t.START], item[t.LAST_RUN] - item[t.RUN]
-        p, a = array_at(places, slot, t.P, at, runs_here * n, like), array_at(places, slot, t.A, at, runs_here * n, like)
+        at, length = item[t.RUN] * inner + item[t.START], n * (item[t.LAST_RUN] - item[t.RUN])
+        p, a = array_at(places, slot, t.P, at, length, like), array_at(places, slot, t.A, at, length, like)
         runs.sgd_move_many(a, p, kappa[0, cell + item[t.RUN] : cell + item[t.LAST_RUN]], n, c[k.SCALE])
         return
     for run in range(item[t.RUN], item[t.LAST_RUN]):

@@ -127,7 +127,7 @@ def adam_sense(a, p, w, s, n, c):
 
 @kernel
 def taken(e, a, b, root, eps, b1, omb1, b2, omb2, largest):
-    """m and v with the gradient in them; m was `a` times its divisor, the root of v or of the v that was largest."""
+    """Both moments with the gradient in them; m was `a` times its divisor, which is the root of v or of its maximum."""
     q = np.sqrt(root) + eps
     return b1 * (a * (largest if q > largest else q)) + omb1 * e, b2 * b + omb2 * (e * e)
 

@@ -150,13 +150,13 @@ class Fused:
 
     def _has_other_terms(self) -> bool:
         """Whether some state is in terms of options that the kernels are not told of; plain torch knows both."""
-        for group in self.groups:
-            last = group["last_move"]
-            if last and self.rule.terms(last) != self.rule.terms(group):
-                # The kernels know last options of parameters with a gradient, but no other v than this step's.
-                if last["amsgrad"] and not group["amsgrad"] or any(p.grad is None for p in group["params"]):
-                    return True
-        return False
+        terms = self.rule.terms
+        changed = [group for group in self.groups if group["last_move"] and terms(group["last_move"]) != terms(group)]
+        # The kernels know last options of parameters with a gradient, but no other v than this step's.
+        return any(
+            (group["last_move"]["amsgrad"] and not group["amsgrad"]) or any(p.grad is None for p in group["params"])
+            for group in changed
+        )
 
     def _note_settings(self, rates: Sequence[GroupRates], decay: float) -> None:
         """The groups' options, as numbers for the kernels and as what the next step remembers of this one."""

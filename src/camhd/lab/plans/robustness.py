@@ -71,8 +71,9 @@ SHORT = {
     "Transformer on text, long": 10,
 }
 # A few hundred test examples, or a run that ends well or badly by chance, and less than a second: more seeds.
-SMALLEST = (t.DIGITS, t.DIABETES, "Quadratic", "Quadratic with noise")
+SMALLEST = (t.DIGITS, t.DIABETES, t.QUADRATIC, f"{t.QUADRATIC} with noise")
 SEEDS = dict.fromkeys((*SMALLEST, *(task.title for task in t.SCALED if task.of in SMALLEST)), 12)
+SEEDS[f"{t.QUADRATIC}, long"] = 6
 SHORT |= {task.title: SHORT[task.of] for task in t.SCALED if task.of in SHORT}
 CPU = Change(
     seeds=3,

@@ -67,8 +67,13 @@ def _text(title: str, model: str, data: str, epochs: int, batch_size: int, fresh
     return Task(Problem(title, model, data, epochs, batch_size), "valid_loss", CHARACTERS, fresh=fresh)
 
 
+def _quadratic(title: str, data: str, epochs: int, batch_size: int) -> Task:
+    return Task(Problem(title, "logistic", data, epochs, batch_size), "valid_loss", SPREAD, floor=1e-3 * SPREAD)
+
+
 DEEP = "ffnn:64,64,64,64,64,64,64,64"
 DIGITS, DIABETES, FFNN, LSTM = "FFNN on digits", "FFNN on diabetes", "FFNN on MNIST", "LSTM on text"
+QUADRATIC = "Quadratic"
 TASKS = (
     _images("Logistic regression on MNIST", "logistic", "mnist", 10, 64),
     _images(FFNN, "ffnn:100,100", "mnist", 10, 32),
@@ -84,11 +89,9 @@ TASKS = (
     _text("GRU on text", "gru:48", "text:32", 10, 32),
     _text("Transformer on text", "transformer:32,2,4", "text:32", 10, 16),
     Task(Problem(DIABETES, "ffnn:32", "diabetes", 20, 16), "valid_loss", 1.0),
-    Task(Problem("Quadratic", "logistic", "quadratic", 500, 256), "valid_loss", SPREAD, floor=1e-3 * SPREAD),
-    Task(
-        Problem("Quadratic with noise", "logistic", "noisy-quadratic", 4, 16), "valid_loss", SPREAD, floor=1e-3 * SPREAD
-    ),
-)  # fmt: skip
+    _quadratic(QUADRATIC, "quadratic", 500, 256),
+    _quadratic(f"{QUADRATIC} with noise", "noisy-quadratic", 4, 16),
+)
 BY_TITLE: Mapping[str, Task] = {task.title: task for task in TASKS}
 
 # Other sizes of batches and other lengths of runs, judged as tasks of their own.
@@ -100,6 +103,7 @@ SIZES = (
     _images("FFNN on MNIST, short", "ffnn:100,100", "mnist:10000", 1, 64),
     _images("FFNN on MNIST, long", "ffnn:100,100", "mnist", 30, 32),
     _text("Transformer on text, long", "transformer:32,2,4", "text:32", 50, 16),
+    _quadratic(f"{QUADRATIC}, long", "quadratic", 1500, 256),
 )
 
 SCALES = (1e-3, 1e3)  # of the loss
