@@ -163,7 +163,7 @@ def test_the_largest_change_is_still_a_change(capped: bool) -> None:
     package = interpreted.load()
     k, runs, most = package.kernels, package.runs, np.finfo(np.float64).max
     c = np.zeros(k.CONSTANTS)
-    c[[k.ONE, k.CHAIN, k.LEARNS, k.EPS, k.EPS_, k.INV_BC1_, k.B1]] = 1.0
+    c[[k.ONE, k.CHAIN, k.LEARNS, k.EPS, k.EPS_, k.SCALE_, k.B1]] = 1.0
     c[k.BETA], c[k.LARGEST], c[k.MAX_LR] = most, most, np.inf
     arrays = [np.array([value]) for value in (1.0, 1.0, 0.0, 0.0, 3.0)]
     runs._adam_learn_and_move(capped)(*arrays, 0.0, 0.0, 1, c)
