@@ -143,6 +143,27 @@ CASES = [("rows", maker) for maker in MAKERS] + [
 ]
 
 
+def with_other_options(place: Place, amsgrad: bool) -> list[Tensor]:
+    """Steps of which some have other β₂ and ε and leave out parameters that have moments by then."""
+    named, optimizer = train(partial(camhd.Adam, amsgrad=amsgrad, backend="foreach", **LEARNING), place)
+    for t in range(STEPS, 3 * STEPS):
+        optimizer.param_groups[0].update(betas=(0.9, 0.99 if t % 2 else 0.999), eps=1e-3 * t)
+        for i, (name, param) in enumerate(named):
+            param.grad = place(name, gradients(t)[name]) if (t + i) % 3 else None
+        optimizer.step()
+    return learned(named, optimizer)
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("places", PLACES)
+def test_moments_of_divided_tensors_stay_when_their_options_change(places: str, amsgrad: bool) -> None:
+    count, place = PLACES[places]
+    expected = with_other_options(lambda name, value: value, amsgrad)
+    for found in in_threads(count, partial(with_other_options, place, amsgrad)):
+        for got, want in zip(found, expected, strict=True):
+            close(got, want, rtol=1e-11)
+
+
 @pytest.mark.parametrize(("places", "maker"), CASES)
 def test_divided_tensors_learn_as_whole_ones(places: str, maker: str) -> None:
     count, place = PLACES[places]

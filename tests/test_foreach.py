@@ -7,6 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 import camhd
+from camhd.optim.batches import batches
 from camhd.rules import base
 from cases import EXACT
 from test_backends import CHAINS, FAST, RULES, everything, tensors, train
@@ -119,7 +120,7 @@ def test_what_is_small_is_not_cut():
     named = tensors(torch.float32)
     opt = camhd.Adam(named, backend="foreach")
     train(named, opt, 1)
-    (batch,) = opt._batches()
+    (batch,) = batches(opt)
     assert len(list(batch.pieces(opt.rule.state_names(batch.options)))) == 1
 
 

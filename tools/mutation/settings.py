@@ -15,6 +15,7 @@ FILES = [
     "src/camhd/tree/state.py", "src/camhd/tree/sums.py",
     "src/camhd/backends/foreach.py",
     "src/camhd/backends/fused/core.py", "src/camhd/backends/fused/horizon.py", "src/camhd/backends/fused/items.py",
+    "src/camhd/backends/fused/run_items.py",
     "src/camhd/backends/fused/kernels.py", "src/camhd/backends/fused/learning.py", "src/camhd/backends/fused/passes.py",
     "src/camhd/backends/fused/runs.py", "src/camhd/backends/fused/trace_core.py",
     "src/camhd/backends/fused/trace_items.py", "src/camhd/backends/fused/trace_loops.py",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from ..backends import Backend
 from ..levels import Layout, lay_out, owners_of, slots_of
-from ..rules import TRACE, Batch, Rule, new_trace
+from ..rules import Rule
 from ..tree import (
     GroupRates,
-    LocalState,
     RateTree,
     Shards,
     TreeConfig,
@@ -25,13 +24,13 @@ from ..tree import (
     check_number,
     find_shards,
     local,
-    local_grad,
     localize,
 )
 from . import checkpoint
+from .batches import batches, real
 from .hooks import hooked
 from .options import MAX_CHANGE, PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
-from .refused import check_gradient, check_group, check_lr, check_params, check_start, refuse_flattened, refuse_zero
+from .refused import check_group, check_lr, check_params, check_start, refuse_flattened, refuse_zero
 from .show import describe
 
 
@@ -93,7 +92,9 @@ class Optimizer(torch.optim.Optimizer):
                 raise TypeError(f"step() takes a function that gives the loss, got {closure!r}; leave it out.")
             with torch.enable_grad():
                 loss = closure()
-        self.backend.step(self.rule, self._tree, self.param_groups, self.state, self._group_rates, self._batches)
+        self.backend.step(
+            self.rule, self._tree, self.param_groups, self.state, self._group_rates, partial(batches, self)
+        )
         return loss
 
     # A torch scheduler wraps `step` to note that it was called, in code that torch.compile does not follow. The tree
@@ -230,56 +231,6 @@ class Optimizer(torch.optim.Optimizer):
         check_max_change(group.get("max_change"))
         self.rule.check(group)
 
-    def _batches(self) -> list[Batch]:
-        """The parameters that have a gradient, by param group. Raises before any state is made."""
-        tree, slot, found = self._tree, 0, []
-        for index, group in enumerate(self.param_groups):
-            params = [(slot + i, p) for i, p in enumerate(group["params"]) if p.grad is not None]
-            slot += len(group["params"])
-            for at, p in params:
-                check_gradient(p.grad, tree.layout.slots[at].name, type(self).__name__)
-            if params:
-                found.append((index, group, params))
-        return [self._batch(index, group, params) for index, group, params in found]
-
-    def _idle(self, batch: Batch) -> Batch | None:
-        """The parameters of a batch's group that have state but no gradient."""
-        idle = [p for p in batch.options["params"] if p.grad is None and self.state.get(p)]
-        states, params = [self.state[p] for p in idle], [_real(p) for p in idle]
-        return replace(batch, slots=(), params=params, grads=(), states=states) if idle else None
-
-    def _batch(self, index: int, group: dict[str, Any], params: Sequence[tuple[int, Tensor]]) -> Batch:
-        for _, p in params:
-            if not self.state[p]:
-                self.state[p] = self.rule.start(_real(p), group)
-            if self.config.hyper_rule.traced and TRACE not in self.state[p]:
-                self.state[p][TRACE] = new_trace(_real(p))
-        spread = self.config.schedule == "all"
-        batch = Batch(
-            group=index,
-            options=group,
-            last=group["last_move"] or {},
-            factor=self._tree.factor(self._rates_of(group)) if spread else 1.0,
-            last_factor=self._tree.state.last_moves[index].factor if spread else 1.0,
-            slots=[slot for slot, _ in params],
-            params=[_real(p) for _, p in params],
-            grads=[_real(p.grad) for _, p in params if p.grad is not None],
-            states=[self.state[p] for _, p in params],
-        )
-        if len(params) < len(group["params"]):
-            batch = replace(batch, idle=self._idle(batch))
-        shards = self._shards
-        return batch if shards is None else self._parts_of(batch, shards)
-
-    def _parts_of(self, batch: Batch, shards: Shards) -> Batch:
-        """This process's parts of parameters, gradients and states that are divided over several."""
-        return replace(
-            batch,
-            params=[local(p) for p in batch.params],
-            grads=[local_grad(g, p) for g, p in zip(batch.grads, batch.params, strict=True)],
-            states=[LocalState(state, slot, shards) for state, slot in zip(batch.states, batch.slots, strict=True)],
-        )
-
     def _rates_of(self, group: Mapping[str, Any]) -> GroupRates:
         limit = group["lr0"] if group["lr_limit"] is None else group["lr_limit"]
         return GroupRates(group["lr"], group["lr0"], limit, group["hyper_lr"], group.get("max_change"))
@@ -292,15 +243,10 @@ class Optimizer(torch.optim.Optimizer):
 
     def _all_params(self) -> list[Tensor]:
         """What this process has of each parameter."""
-        return [_real(local(p.detach())) for group in self.param_groups for p in group["params"]]
+        return [real(local(p.detach())) for group in self.param_groups for p in group["params"]]
 
     def _lay_out(self) -> Layout:
         """Who shares a rate with whom; of parameters that are divided over processes, this process's part."""
         shards = find_shards(self.param_groups)
         layout = lay_out(self.config.levels, slots_of(self.param_groups, self._owners))
         return layout if shards is None else localize(layout, shards)
-
-
-def _real(tensor: Tensor) -> Tensor:
-    """A complex tensor as pairs of reals, as torch.optim treats it."""
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..tree import Kappas, Number
-from .adam import check_betas, count_steps, take_squares
+from .adam import begin_maxima, check_betas, count_steps, take_squares
 from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
 BOUNDS = ("released", "paper")
@@ -64,6 +64,7 @@ class AdaBound(Rule):
         return Sensitivity([torch.where(f, s, 0) for f, s in zip(free, found, strict=True)], scales, fresh=True)
 
     def advance(self, batch: Batch, grads: Tensors) -> None:
+        begin_maxima(batch)
         (beta1, beta2), squares = batch.options["betas"], batch.state("exp_avg_sq")
         torch._foreach_lerp_(batch.state("exp_avg"), grads, 1 - beta1)
         take_squares(squares, grads, beta2)

@@ -64,7 +64,7 @@ class Adam(Rule):
 
     def carry_over(self, batch: Batch) -> None:
         directions = batch.state(DIRECTION)
-        self._complete(batch)
+        begin_maxima(batch)
         torch._foreach_mul_(directions, self._roots(batch, batch.last))
         torch._foreach_div_(directions, self._roots(batch, batch.options))
 
@@ -79,7 +79,7 @@ class Adam(Rule):
 
     def advance(self, batch: Batch, grads: Tensors) -> None:
         (beta1, beta2), directions, squares = batch.options["betas"], batch.state(DIRECTION), batch.state(SQUARE)
-        self._complete(batch)
+        begin_maxima(batch)
         torch._foreach_mul_(directions, self._roots(batch, batch.last or batch.options))  # m
         torch._foreach_lerp_(directions, grads, 1 - beta1)
         take_squares(squares, grads, beta2)
@@ -100,12 +100,6 @@ class Adam(Rule):
         if decay and self.decoupled(batch.options):
             torch._foreach_mul_(batch.params, _left(rates, decay))
         step_along(batch, batch.state(DIRECTION), rates, self._scales(batch, batch.options))
-
-    def _complete(self, batch: Batch) -> None:
-        """A maximum that is first asked for in mid-training begins as what v is then."""
-        for state in batch.states if batch.options["amsgrad"] else ():
-            if LARGEST_SQUARE not in state:
-                state[LARGEST_SQUARE] = state[SQUARE].clone(memory_format=torch.preserve_format)
 
     def _decayed(self, batch: Batch, options: Options) -> Tensors:
         """m̂/(√v̂ + ε) + wd θ, with θ as it is now."""
@@ -147,6 +141,13 @@ def take_squares(squares: Tensors, grads: Tensors, beta2: float) -> None:
     """Take g into the second moments: v ← β₂ v + (1 − β₂) g²."""
     torch._foreach_mul_(squares, beta2)
     torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
+
+
+def begin_maxima(batch: Batch) -> None:
+    """A maximum that is first asked for in mid-training begins as what v is then."""
+    for state in batch.states if batch.options["amsgrad"] else ():
+        if LARGEST_SQUARE not in state:
+            state[LARGEST_SQUARE] = state[SQUARE].clone(memory_format=torch.preserve_format)
 
 
 def count_steps(batches: Sequence[Batch]) -> None:

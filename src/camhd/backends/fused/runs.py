@@ -2,8 +2,9 @@
 
 Each loop does at once what `kernels` does one after the other, because there is nothing in between that depends on the
 scalar: `…_observe` gives Σ g·s, Σ g², Σ s² with the last move's sensitivity s = ∂U/∂κ, and takes the gradient into the
-rule's state; `…_move` is θ ← θ − U(κ) with one κ. `adam_products` and `adam_learn_and_move` are the two for scalars
-that have a rate of their own beside the one they share. Names and constants are those of `kernels`.
+rule's state (Adam's adds them to sums, of one run or of several); `…_move` is θ ← θ − U(κ) with one κ. `adam_products`
+and `adam_learn_and_move` are the two for scalars that have a rate of their own beside the one they share. Names and
+constants are those of `kernels`.
 """
 
 from __future__ import annotations
@@ -15,25 +16,8 @@ from .jit import dividing, kernel
 
 
 @dividing
-def adam_observe(g, a, b, n, c):
-    eps_, eps, largest = c[k.EPS_], c[k.EPS], c[k.LARGEST]
-    b1, omb1, b2, omb2 = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2]
-    dot, ee, ss = c[k.ZERO], c[k.ZERO], c[k.ZERO]
-    for i in range(n):
-        e, s = g[i], a[i]
-        dot += e * s
-        ee += e * e
-        ss += s * s
-        m, v = k.taken(e, s, b[i], b[i], eps_, b1, omb1, b2, omb2, largest)
-        q = np.sqrt(v) + eps
-        a[i], b[i] = m / (largest if q > largest else q), v
-    scale = c[k.SCALE_]
-    return dot * scale, ee, ss * (scale * scale)
-
-
-@dividing
-def adam_observe_many(g, a, b, n, sums, c):
-    """The same for runs of n scalars that lie one after the other: of short ones, each call would cost too much."""
+def adam_observe(g, a, b, n, sums, c):
+    """Adds to the sums of runs of n scalars that lie one after the other: of short ones, each call costs too much."""
     eps_, eps, largest, scale = c[k.EPS_], c[k.EPS], c[k.LARGEST], c[k.SCALE_]
     b1, omb1, b2, omb2 = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2]
     for run in range(sums.shape[1]):
@@ -47,7 +31,9 @@ def adam_observe_many(g, a, b, n, sums, c):
             m, v = k.taken(e, s, vs[i], vs[i], eps_, b1, omb1, b2, omb2, largest)
             q = np.sqrt(v) + eps
             ds[i], vs[i] = m / (largest if q > largest else q), v
-        sums[0, run], sums[1, run], sums[2, run] = dot * scale, ee, ss * (scale * scale)
+        sums[0, run] += dot * scale
+        sums[1, run] += ee
+        sums[2, run] += ss * (scale * scale)
 
 
 @dividing

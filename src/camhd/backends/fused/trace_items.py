@@ -10,8 +10,9 @@ from __future__ import annotations
 from . import kernels as k
 from . import tables as t
 from . import trace_loops as loops
-from .items import LONG, PIECE, array_at, fill, move_chunk, move_run, take
+from .items import fill, move_chunk, take
 from .jit import kernel
+from .run_items import LONG, PIECE, array_at, move_run
 
 DOT, GRAD, TRACE, LENGTH = 0, 1, 2, 3  # rows of the sums: g·D, g², D², d²
 AT_ONCE = 2048  # scalars of a long run that move before their squares are summed up, while the nearest cache has them
