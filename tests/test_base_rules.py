@@ -209,12 +209,15 @@ def _change(optimizers: list[Any], **options: Any) -> None:
         optimizer.param_groups[0].update(options)
 
 
-def _fading(model: nn.Module, t: int) -> None:
-    """Gradients that get smaller, so that v falls below its maximum."""
-    backward(model, t)
-    for p in model.parameters():
-        assert p.grad is not None
-        p.grad /= t
+def _fade_and_compare(models: list[nn.Module], optimizers: list[Any], t: int) -> None:
+    """A step of both, with gradients that get smaller, so that v falls below its maximum."""
+    for model, optimizer in zip(models, optimizers, strict=True):
+        backward(model, t)
+        for p in model.parameters():
+            assert p.grad is not None
+            p.grad /= t
+        optimizer.step()
+    assert relative_error(models[1], models[0]) < EXACT, t
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -244,10 +247,7 @@ def test_a_maximum_that_is_no_longer_wanted_leaves_the_moments_as_they_are(backe
     for t in range(1, 21):
         if t == 10:
             _change(optimizers, amsgrad=False)
-        for model, optimizer in zip(models, optimizers, strict=True):
-            _fading(model, t)
-            optimizer.step()
-        assert relative_error(models[1], models[0]) < EXACT, t
+        _fade_and_compare(models, optimizers, t)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -259,10 +259,7 @@ def test_a_maximum_that_is_first_wanted_in_mid_training_begins_as_what_v_is(back
                 state["max_exp_avg_sq"] = state["exp_avg_sq"].clone()
                 assert p.shape == state["max_exp_avg_sq"].shape
             _change(optimizers, amsgrad=True)
-        for model, optimizer in zip(models, optimizers, strict=True):
-            _fading(model, t)
-            optimizer.step()
-        assert relative_error(models[1], models[0]) < EXACT, t
+        _fade_and_compare(models, optimizers, t)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
