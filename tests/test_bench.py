@@ -27,6 +27,11 @@ TINY = cases.Case(
 SHORT = timing.Effort(budget=1e-6, fewest=2, most=2, steps=2)
 
 
+@pytest.fixture(autouse=True)
+def short_yardsticks(monkeypatch):
+    monkeypatch.setattr(measure, "IN_MEMORY", 1000)
+
+
 @pytest.fixture
 def tiny(monkeypatch):
     """The tiny model, as if it were one of the table."""
@@ -71,6 +76,63 @@ def test_a_share_is_the_steps_part_of_both():
     )
     assert rounds.steps_per_turn == 1
     assert rounds.share(0).median == pytest.approx(0.25, rel=0.02)
+
+
+class BusyMemory:
+    """A machine whose neighbours slow its memory down for many rounds on end; computing takes as long as ever."""
+
+    def __init__(self, busy):
+        self.now, self.rounds, self.busy = 0, 0, busy
+
+    def clock(self):
+        return self.now
+
+    def next_round(self):
+        self.rounds += 1
+
+    def work(self, computing, memory):
+        self.now += round(1e3 * (computing + memory * (2 if self.busy(self.rounds) else 1)))
+
+    def race(self, **options):
+        steps = [lambda: self.work(400, 200), lambda: self.work(0, 150)]
+        effort = timing.Effort(budget=10, most=60, steps=1)
+        return timing.race(steps, [6e-4, 1.5e-4], effort, self.next_round, self.clock, **options)
+
+
+def test_rounds_in_which_the_yardstick_is_slow_do_not_count():
+    machine = BusyMemory(busy=lambda round_: round_ > 20)  # most of the time
+    assert machine.race().ratio(1, 0).median == pytest.approx(300 / 800)
+    machine = BusyMemory(busy=lambda round_: round_ > 20)
+    rounds = machine.race(yardsticks=[lambda: machine.work(50, 0), lambda: machine.work(0, 50)])
+    assert rounds.quiet == list(range(20))  # the one after it as well, as the yardstick after it shows
+    assert rounds.ratio(1, 0) == timing.Spread(0.25, 0.25, 0.25, 20)
+    assert rounds.seconds(1).median == pytest.approx(150e-6)
+    assert rounds.yardstick(1) == pytest.approx(50e-6)
+
+
+def test_a_round_counts_only_if_it_is_quiet_at_both_of_its_ends():
+    one, other = [1.0, 1.0, 1.0, 1.31, 1.0, 1.3, 1.0, 1.0, 1.0], [5.0] * 8 + [7.0]
+    assert timing.Rounds([1.0] * 8, [[1.0] * 8], 1, [one]).quiet == [0, 1, 4, 5, 6, 7]
+    assert timing.Rounds([1.0] * 8, [[1.0] * 8], 1, [one, other]).quiet == [0, 1, 4, 5, 6]
+    assert timing.Rounds([1.0], [[1.0]], 1).quiet == [0]
+
+
+def test_all_rounds_count_where_hardly_one_is_quiet():
+    yardsticks = [1.0, 1.0, 1.0, 1.0, 1.0, *([2.0] * 8)]  # four rounds are
+    assert timing.Rounds([1.0] * 12, [[1.0] * 12], 1, [yardsticks]).quiet == list(range(12))
+    assert timing.Rounds([1.0] * 12, [[1.0] * 12], 1, [[1.0, *yardsticks[:-1]]]).quiet == list(range(5))
+
+
+def test_a_machine_that_is_slow_all_the_time_is_taken_as_it_is():
+    machine = BusyMemory(busy=lambda round_: True)
+    rounds = machine.race(yardsticks=[lambda: machine.work(0, 50)])
+    assert len(rounds.quiet) == 60
+    assert measure.spell(rounds) == bench.results.Spell(60, 60, pytest.approx(12 * measure.IN_MEMORY / 100e-6))
+
+
+def test_the_yardsticks_do_their_work():
+    assert torch.equal(measure.memory_yardstick(1000)(), torch.full((1000,), 2.0))
+    assert torch.equal(measure.cores_yardstick(1000)(), torch.ones(1000))
 
 
 def test_a_race_ends_with_its_budget_but_never_before_the_fewest_rounds():
@@ -364,7 +426,7 @@ def test_tables_show_every_result(tiny, monkeypatch):
     made = report.tables(done)
     assert sum(len(table.rows) for table in made) == len(done.results)
     assert all(len(row) == len(table.columns) for table in made for row in table.rows)
-    ratios = [table.columns[3:] for table in made if table.title.startswith("Step time")]
+    ratios = [table.columns[3:-2] for table in made if table.title.startswith("Step time")]
     assert ratios == [("× torch default", "× torch foreach", "× torch fused"), ("× camhd adam foreach",)]
 
 

@@ -11,8 +11,11 @@ from torch import Tensor, nn
 
 from .cases import Case, Contestant, Stepper, backend_of
 from .memory import state_bytes
-from .results import Entry, Failure, Result, Share, StateSize, StepTime
+from .results import Entry, Failure, Result, Share, Spell, StateSize, StepTime
 from .timing import Effort, Rounds, Spread, nothing, race, timed
+
+# Scalars of the yardsticks: more than a cache holds, and so few that two cores have them in their own.
+IN_MEMORY, IN_CACHE = 30_000_000, 60_000
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,35 @@ class Field:
     ) -> Rounds:
         """Let all that are ready take turns."""
         steps, estimates = [r.stepper.step for r in self.ready], [r.estimate for r in self.ready]
-        return race(steps, estimates, effort, prelude, tidy=tidy)
+        yardsticks = [memory_yardstick(IN_MEMORY), cores_yardstick(IN_CACHE)]
+        return race(steps, estimates, effort, prelude, tidy=tidy, yardsticks=yardsticks)
 
     def about(self, contestant: Contestant, holder: object = None) -> dict[str, Any]:
         """The fields of an `Entry`."""
         return vars(entry(self.what, self.case, parameters(self.model), contestant, backend_of(holder)))
+
+
+def memory_yardstick(scalars: int) -> Callable[[], object]:
+    """Reads two arrays and writes a third, so that its time is that of the memory."""
+    one, other, total = (torch.ones(scalars) for _ in range(3))
+    return lambda: torch.add(one, other, out=total)
+
+
+def cores_yardstick(scalars: int, times: int = 50) -> Callable[[], object]:
+    """Computes on all cores, which wait for each other many times."""
+    numbers, roots = torch.ones(scalars), torch.ones(scalars)
+
+    def work() -> Tensor:
+        for _ in range(times):
+            torch.sqrt(numbers, out=roots)
+        return roots
+
+    return work
+
+
+def spell(rounds: Rounds) -> Spell:
+    """How quiet the machine was."""
+    return Spell(len(rounds.prelude), len(rounds.quiet), 3 * 4 * IN_MEMORY / rounds.yardstick(0))
 
 
 def entry(what: str, case: Case, count: int, c: Contestant, ran_on: str) -> Entry:
@@ -146,6 +173,7 @@ def _step_times(field: Field, baselines: Sequence[Contestant], effort: Effort) -
             seconds=rounds.seconds(i),
             ratios={base.baseline: rounds.ratio(i, b) for b, base in against.items() if b != i},
             steps_per_turn=rounds.steps_per_turn,
+            machine=spell(rounds),
         )
         for i, ready in enumerate(field.ready)
     ]
@@ -179,9 +207,10 @@ def share(case: Case, contestants: Sequence[Contestant], effort: Effort) -> Iter
         yield Share(
             **field.about(ready.contestant, ready.stepper.holder),
             batch=case.batch_title,
-            forward_backward=Spread.of(rounds.prelude),
+            forward_backward=Spread.of([rounds.prelude[round_] for round_ in rounds.quiet]),
             step=rounds.seconds(i),
             share=rounds.share(i),
+            machine=spell(rounds),
         )
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from .cases import CASES, RULES
 from .record import Record
-from .results import Entry, Failure, FirstStep, Share, StateSize, StepTime
+from .results import Entry, Failure, FirstStep, Share, Spell, StateSize, StepTime
 from .timing import Spread
+
+SPELL = ("quiet rounds", "GB/s")  # of which a row's figures are, and how fast memory was in them
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,12 @@ def _ratio_table(title: str, results: Sequence[StepTime], key: Callable[[StepTim
             result.label,
             _milliseconds(result.seconds),
             *(_ratio(result.ratios[label]) if label in result.ratios else "" for label in against),
+            *_spell(result.machine),
         )
         for result in results
     ]
-    return Table(title, (name, "optimizer", "ms [quartiles]", *(f"× {label}" for label in against)), rows)
+    columns = (name, "optimizer", "ms [quartiles]", *(f"× {label}" for label in against), *SPELL)
+    return Table(title, columns, rows)
 
 
 def _share_table(results: Sequence[Share]) -> Table:
@@ -84,10 +88,11 @@ def _share_table(results: Sequence[Share]) -> Table:
             _milliseconds(r.forward_backward),
             _milliseconds(r.step),
             f"{100 * r.share.median:.1f} % [{100 * r.share.low:.1f}, {100 * r.share.high:.1f}]",
+            *_spell(r.machine),
         )
         for r in results
     ]
-    columns = ("model, batch", "class", "optimizer", "forward and backward, ms", "step, ms", "step's share")
+    columns = ("model, batch", "class", "optimizer", "forward and backward, ms", "step, ms", "step's share", *SPELL)
     return Table("Share of a training step", columns, rows, left=3)
 
 
@@ -134,6 +139,10 @@ def _title(model: str) -> str:
 
 def _rule(result: Entry) -> str:
     return RULES[result.rule].title if result.rule in RULES else result.rule
+
+
+def _spell(machine: Spell) -> tuple[str, str]:
+    return f"{machine.quiet} of {machine.rounds}", f"{machine.memory / 1e9:.0f}"
 
 
 def _milliseconds(spread: Spread) -> str:

@@ -31,12 +31,22 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Spell:
+    """How many rounds there were, in how many of them the machine was quiet, and how fast memory was in these."""
+
+    rounds: int
+    quiet: int
+    memory: float  # bytes in a second, read and written
+
+
+@dataclass(frozen=True)
 class StepTime(Entry):
     """Seconds of one step, alone and as a multiple of each baseline."""
 
     seconds: Spread
     ratios: Mapping[str, Spread]
     steps_per_turn: int
+    machine: Spell
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ class Share(Entry):
     forward_backward: Spread
     step: Spread
     share: Spread
+    machine: Spell
 
 
 @dataclass(frozen=True)
