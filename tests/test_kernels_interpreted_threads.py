@@ -99,3 +99,95 @@ def test_items_may_be_taken_in_any_order(options: dict[str, Any], monkeypatch: p
         monkeypatch.setattr(module, "fetch_add", from_the_end)
     made.step()
     made.step()
+
+
+class Range:
+    """What a thread sees of another one's range of 40 items; `at_work` happens at each look at what is done."""
+
+    COUNT, TOTAL, LEAVE, PATIENCE = 40, 80, 10, 30
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, taken: int, come: bool, at_work: Any) -> None:
+        self.passes, self.looks, self.at_work = interpreted.load().passes, 0, at_work
+        self.control = np.zeros(self.passes.COUNTERS + 4 * self.passes.LINE, np.int64)
+        self.place = self.passes.line(1, self.passes.MOVING)
+        self.control[self.place + self.passes.TAKEN], self.control[self.place + self.passes.COME] = taken, come
+        monkeypatch.setattr(self.passes, "fetch", self.fetch)
+
+    def fetch(self, control: Any, place: int) -> int:
+        if place == self.passes.DONE_2:
+            self.looks += 1
+            self.at_work(self)
+        return int(control[place])
+
+    def take(self, patience: int = PATIENCE) -> int:
+        passes = self.passes
+        found: int = passes.take(
+            self.control, passes.MOVING, self.place, self.COUNT, self.TOTAL, self.LEAVE, patience
+        )  # fmt: skip
+        return found
+
+
+def nothing(range_: Range) -> None:
+    """The thread has been stopped by the system."""
+
+
+@pytest.mark.parametrize(
+    ("taken", "come", "patience"),
+    [(0, False, 30), (35, False, 30), (29, True, 30), (35, True, 0)],
+    ids=["nobody has come", "nobody has come to the last few", "many are left", "it has been waited for"],
+)
+def test_an_item_of_another_thread_is_taken_at_once(
+    taken: int, come: bool, patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    range_ = Range(monkeypatch, taken, come, nothing)
+    assert range_.take(patience) == taken
+    assert range_.looks == 0
+    assert range_.take(patience=0) == taken + 1
+
+
+@pytest.mark.parametrize("taken", [30, 39])
+def test_the_last_few_items_are_left_to_a_thread_that_is_at_work(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def works(range_: Range) -> None:
+        if range_.looks % 29 == 0:  # one item after another, and each just before patience is at its end
+            at = range_.place + range_.passes.TAKEN
+            range_.control[at] = min(range_.control[at] + 1, Range.COUNT)
+            if range_.control[at] == Range.COUNT:
+                range_.control[range_.passes.DONE_2] = Range.TOTAL
+
+    range_ = Range(monkeypatch, taken, True, works)
+    assert range_.take() >= Range.COUNT
+    assert range_.control[range_.place + range_.passes.TAKEN] == Range.COUNT  # nobody has taken one from it
+
+
+def test_who_finds_all_items_taken_does_not_wait_until_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    range_ = Range(monkeypatch, Range.COUNT, True, nothing)
+    assert range_.take() == Range.COUNT
+    assert range_.looks == 0
+
+
+def test_the_last_few_items_are_taken_if_their_thread_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    range_ = Range(monkeypatch, 35, True, nothing)
+    assert range_.take() == 35
+    assert range_.looks == Range.PATIENCE
+    passes = range_.passes
+    assert passes.patience_left(Range.PATIENCE, 35, Range.COUNT, Range.LEAVE) == 0  # and the others as well
+    assert passes.patience_left(Range.PATIENCE, 29, Range.COUNT, Range.LEAVE) == Range.PATIENCE
+
+
+def test_a_thread_says_that_it_has_come_to_its_own_range_and_waits_for_nobody_there() -> None:
+    passes = interpreted.load().passes
+    items = np.array([[0, 2, 4, 0, 1000, 0]] * 40)  # two runs of 1,000 scalars each
+    control = np.zeros(passes.COUNTERS + 4 * passes.LINE, np.int64)
+    place = passes.line(0, passes.OBSERVING)
+    assert passes.come(control, place, items, 0, 40, True) == (0, 0)
+    assert control[place + passes.COME] == 1
+    control[:] = 0
+    leave, patience = passes.come(control, place, items, 0, 40, False)
+    assert not control.any()
+    assert leave == max(40 // passes.PART_LEFT, passes.SCALARS_LEFT // 2000)
+    assert patience > 2000
+    assert passes.come(control, place, items, 0, 4000, False)[0] == 4000 // passes.PART_LEFT
+    assert passes.come(control, place, items, 0, 0, False) == (0, 0)  # a range without items
+    control[:] = 9
+    passes.start(control, passes.OBSERVING, 2)
+    assert not control[[place + passes.COME, place + passes.TAKEN, passes.DONE]].any()

@@ -4,9 +4,10 @@ An item is a range of runs of one slot, or a part of one long run. A run is one 
 share all rates above the per-scalar level. What items there are does not depend on how many threads take them, so
 neither do the sums.
 
-Each thread has a range of items of its own, the same at every step, because they may still be in its core's cache;
-when it is through with them it takes what other threads have left. The second pass goes through a range backwards:
-what the first one read last is still in the cache.
+Each thread has a range of items of its own, the same at every step, because they may still be in its core's cache. The
+second pass goes through a range backwards: what the first one read last is still there. A thread that is through with
+its range takes what others have left, but not the last few items of a thread that is at work: to move those to another
+core and back at every step costs more than to wait for them, if the two have no cache in common.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import numpy as np
 from . import kernels as k
 from .items import move_item, observe_item
 from .jit import fetch, fetch_add, kernel, number_from, store
-from .tables import ACTIVE, SLOT
+from .tables import ACTIVE, LAST_RUN, RUN, SLOT, START, STOP
 
-# Places in `control`, each in a cache line of its own; after them two counters for each thread's range.
+# Places in `control`, each in a cache line of its own; after them two lines for each thread's range, one for each pass:
+# how many items are taken, and whether the thread itself has come.
 PHASE, DONE, DONE_2, HELPERS, COUNTERS, LINE = 0, 8, 16, 24, 32, 8
+TAKEN, COME = 0, 1
 OBSERVING, MOVING = 1, 2  # phases
+PART_LEFT, SCALARS_LEFT = 4, 131_072  # what is left to a thread that is at work: 1/4 of its range, or that much
 
 
 @kernel
@@ -34,12 +38,61 @@ def wait(control, place, least, pause):
 
 
 @kernel
+def line(whose, phase):
+    """The place in `control` for a thread's range in a pass."""
+    return COUNTERS + 2 * LINE * whose + (0 if phase == OBSERVING else LINE)
+
+
+@kernel
+def done_in(phase):
+    """The place in `control` for the number of items that are done in a pass."""
+    return DONE if phase == OBSERVING else DONE_2
+
+
+@kernel
 def start(control, phase, threads):
     """Let a pass begin. Until then no thread finds an item in it, however late it comes from the step before."""
-    control[DONE if phase == OBSERVING else DONE_2] = 0
+    control[done_in(phase)] = 0
     for whose in range(threads):
-        store(control, COUNTERS + 2 * LINE * whose + (0 if phase == OBSERVING else LINE), 0)
+        place = line(whose, phase)
+        store(control, place + TAKEN, 0)
+        store(control, place + COME, 0)
     store(control, PHASE, phase)
+
+
+@kernel
+def come(control, place, items, first, count, own):
+    """A thread comes to a range. Returns how many items it leaves to the range's own thread, and for how many tries."""
+    if own:
+        store(control, place + COME, 1)
+    if own or count == 0:
+        return 0, 0
+    item = items[first]
+    scalars = max(1, (item[LAST_RUN] - item[RUN]) * (item[STOP] - item[START]))
+    return max(count // PART_LEFT, SCALARS_LEFT // scalars), 4000 + 2 * scalars  # some times as long as an item takes
+
+
+@kernel
+def take(control, phase, place, count, total, leave, patience):
+    """The next item of a range, by its number in it; `count` or more if there is none left to be taken."""
+    last = -1
+    while patience > 0 and fetch(control, place + COME) != 0:
+        taken = fetch(control, place + TAKEN)  # seldom: each look keeps the thread waiting that is looked at
+        if taken >= count:
+            return taken
+        if taken == last or count - taken > leave:
+            break
+        last = taken
+        for _ in range(patience):
+            if fetch(control, done_in(phase)) >= total:
+                return count
+    return fetch_add(control, place + TAKEN, 1)
+
+
+@kernel
+def patience_left(patience, taken, count, leave):
+    """None, once it was of no avail."""
+    return patience if count - taken > leave else 0
 
 
 @kernel
@@ -52,11 +105,13 @@ def observe(me, threads, chunk, kind, leaf, norms, control, ranges, items, place
     )
     for turn in range(threads):
         whose, done = (me + turn) % threads, 0  # said once: a number that two cores write to goes to and fro
-        first, count = ranges[whose], ranges[whose + 1] - ranges[whose]
+        first, count, place = ranges[whose], ranges[whose + 1] - ranges[whose], line(whose, OBSERVING)
+        leave, patience = come(control, place, items, first, count, turn == 0)
         while True:
-            taken = fetch_add(control, COUNTERS + 2 * LINE * whose, 1)
+            taken = take(control, OBSERVING, place, count, len(items), leave, patience)
             if taken >= count:
                 break
+            patience = patience_left(patience, taken, count, leave)
             item = items[first + taken]
             slot = item[SLOT]
             if places[slot, ACTIVE] != 0:
@@ -76,12 +131,14 @@ def move(me, threads, chunk, kind, leaf, control, ranges, items, places, constan
     )
     for turn in range(threads):
         whose, done = (me + turn) % threads, 0
-        last, count = ranges[whose + 1] - 1, ranges[whose + 1] - ranges[whose]
+        first, count, place = ranges[whose], ranges[whose + 1] - ranges[whose], line(whose, MOVING)
+        leave, patience = come(control, place, items, first, count, turn == 0)
         while True:
-            taken = fetch_add(control, COUNTERS + 2 * LINE * whose + LINE, 1)
+            taken = take(control, MOVING, place, count, len(items), leave, patience)
             if taken >= count:
                 break
-            number = last - taken
+            patience = patience_left(patience, taken, count, leave)
+            number = first + count - 1 - taken
             item = items[number]
             slot = item[SLOT]
             if places[slot, ACTIVE] != 0:

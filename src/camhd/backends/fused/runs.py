@@ -1,10 +1,11 @@
-"""The loops of a step over one long run: a stretch of memory whose scalars share one rate.
+"""The loops of a step over long runs: stretches of memory whose scalars share one rate.
 
 Each loop does at once what `kernels` does one after the other, because there is nothing in between that depends on the
-scalar: `…_observe` gives Σ g·s, Σ g², Σ s² with the last move's sensitivity s = ∂U/∂κ, and takes the gradient into the
-rule's state (Adam's adds them to sums, of one run or of several); `…_move` is θ ← θ − U(κ) with one κ. `adam_products`
-and `adam_learn_and_move` are the two for scalars that have a rate of their own beside the one they share. Names and
-constants are those of `kernels`.
+scalar. It takes runs of n scalars that lie one after the other, because a call for each would cost too much where they
+are short: `…_observe` adds Σ g·s, Σ g², Σ s² of each to its sums, with the last move's sensitivity s = ∂U/∂κ, and takes
+the gradient into the rule's state; `…_move` is θ ← θ − U(κ) with each run's κ. `adam_products` and
+`adam_learn_and_move` are the two for scalars that have a rate of their own beside the one they share; the latter takes
+one run. Names and constants are those of `kernels`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,17 @@ from . import kernels as k
 from .jit import dividing, kernel
 
 
+@kernel
+def note(sums, run, dot, ee, ss, scale):
+    """Sums of a run, with a sensitivity that is still to be scaled."""
+    sums[0, run] += dot * scale
+    sums[1, run] += ee
+    sums[2, run] += ss * (scale * scale)
+
+
 @dividing
 def adam_observe(g, a, b, n, sums, c):
-    """Adds to the sums of runs of n scalars that lie one after the other: of short ones, each call costs too much."""
-    eps_, eps, largest, scale = c[k.EPS_], c[k.EPS], c[k.LARGEST], c[k.SCALE_]
+    eps_, eps, largest = c[k.EPS_], c[k.EPS], c[k.LARGEST]
     b1, omb1, b2, omb2 = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2]
     for run in range(sums.shape[1]):
         dot, ee, ss, here = c[k.ZERO], c[k.ZERO], c[k.ZERO], slice(run * n, run * n + n)
@@ -31,48 +39,51 @@ def adam_observe(g, a, b, n, sums, c):
             m, v = k.taken(e, s, vs[i], vs[i], eps_, b1, omb1, b2, omb2, largest)
             q = np.sqrt(v) + eps
             ds[i], vs[i] = m / (largest if q > largest else q), v
-        sums[0, run] += dot * scale
-        sums[1, run] += ee
-        sums[2, run] += ss * (scale * scale)
+        note(sums, run, dot, ee, ss, c[k.SCALE_])
 
 
 @dividing
-def adamw_observe(g, a, b, p, kappa, n, c):
+def adamw_observe(g, a, b, p, kappas, n, sums, c):
     """With decoupled decay, the last move is a part of where the parameter is now (see `camhd.rules.Adam`)."""
     eps_, scale, eps, largest, decoupled = c[k.EPS_], c[k.SCALE_], c[k.EPS], c[k.LARGEST], c[k.DECOUPLED_]
     b1, omb1, b2, omb2 = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2]
-    left = c[k.ONE] / (c[k.ONE] - decoupled * kappa)
-    dot, ee, ss = c[k.ZERO], c[k.ZERO], c[k.ZERO]
-    for i in range(n):
-        e, s = g[i], (a[i] * scale + decoupled * p[i]) * left
-        dot += e * s
-        ee += e * e
-        ss += s * s
-        m, v = k.taken(e, a[i], b[i], b[i], eps_, b1, omb1, b2, omb2, largest)
-        q = np.sqrt(v) + eps
-        a[i], b[i] = m / (largest if q > largest else q), v
-    return dot, ee, ss
+    for run in range(sums.shape[1]):
+        dot, ee, ss, here = c[k.ZERO], c[k.ZERO], c[k.ZERO], slice(run * n, run * n + n)
+        gs, ds, vs, ps = g[here], a[here], b[here], p[here]
+        left = c[k.ONE] / (c[k.ONE] - decoupled * c.dtype.type(kappas[run]))
+        for i in range(n):
+            e, s = gs[i], (ds[i] * scale + decoupled * ps[i]) * left
+            dot += e * s
+            ee += e * e
+            ss += s * s
+            m, v = k.taken(e, ds[i], vs[i], vs[i], eps_, b1, omb1, b2, omb2, largest)
+            q = np.sqrt(v) + eps
+            ds[i], vs[i] = m / (largest if q > largest else q), v
+        note(sums, run, dot, ee, ss, c[k.ONE])
 
 
 @kernel
-def adamw_move(a, p, kappa, n, c):
+def adamw_move(a, p, kappas, n, c):
     """The factor 1 − κ wd is rounded once, as torch rounds it: its error would add up over many steps."""
-    rate, left = c[k.SCALE] * kappa, c[k.ONE] - c[k.DECOUPLED] * kappa
-    for i in range(n):
-        p[i] = p[i] * left - a[i] * rate
+    for run in range(len(kappas)):
+        kappa, here = c.dtype.type(kappas[run]), slice(run * n, run * n + n)
+        rate, left, ds, ps = c[k.SCALE] * kappa, c[k.ONE] - c[k.DECOUPLED] * kappa, a[here], p[here]
+        for i in range(n):
+            ps[i] = ps[i] * left - ds[i] * rate
 
 
 @kernel
-def adam_products(g, a, n, c):
+def adam_products(g, a, n, sums, c):
     """The sums alone: the gradient is taken in when the scalars' own rates learn, which the state must not precede."""
-    dot, ee, ss = c[k.ZERO], c[k.ZERO], c[k.ZERO]
-    for i in range(n):
-        e, s = g[i], a[i]
-        dot += e * s
-        ee += e * e
-        ss += s * s
-    scale = c[k.SCALE_]
-    return dot * scale, ee, ss * (scale * scale)
+    for run in range(sums.shape[1]):
+        dot, ee, ss, here = c[k.ZERO], c[k.ZERO], c[k.ZERO], slice(run * n, run * n + n)
+        gs, ds = g[here], a[here]
+        for i in range(n):
+            e, s = gs[i], ds[i]
+            dot += e * s
+            ee += e * e
+            ss += s * s
+        note(sums, run, dot, ee, ss, c[k.SCALE_])
 
 
 def _adam_learn_and_move(capped):
@@ -108,82 +119,85 @@ adam_learn_and_move, adam_learn_capped_and_move = _adam_learn_and_move(False), _
 
 
 @dividing
-def adabound_observe(g, a, b, kappa, n, c):
+def adabound_observe(g, a, b, kappas, n, sums, c):
     eps, scale, low, high, slow = c[k.EPS_], c[k.SCALE_], c[k.LOW_], c[k.HIGH_], c[k.SLOW_]
     b1, omb1, b2, omb2, zero, largest = c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2], c[k.ZERO], c[k.LARGEST]
-    dot, ee, ss = zero, zero, zero
-    for i in range(n):
-        e, q = g[i], np.sqrt(b[i]) + eps
-        slope = scale / (largest if q > largest else q)
-        rate = kappa * slope
-        s = slope * a[i] * slow if (rate >= low) & (rate <= high) else zero
-        dot += e * s
-        ee += e * e
-        ss += s * s
-        a[i] = b1 * a[i] + omb1 * e
-        b[i] = b2 * b[i] + omb2 * (e * e)
-    return dot, ee, ss
+    for run in range(sums.shape[1]):
+        dot, ee, ss, here = zero, zero, zero, slice(run * n, run * n + n)
+        gs, ms, vs, kappa = g[here], a[here], b[here], c.dtype.type(kappas[run])
+        for i in range(n):
+            e, q = gs[i], np.sqrt(vs[i]) + eps
+            slope = scale / (largest if q > largest else q)
+            rate = kappa * slope
+            s = slope * ms[i] * slow if (rate >= low) & (rate <= high) else zero
+            dot += e * s
+            ee += e * e
+            ss += s * s
+            ms[i] = b1 * ms[i] + omb1 * e
+            vs[i] = b2 * vs[i] + omb2 * (e * e)
+        note(sums, run, dot, ee, ss, c[k.ONE])
 
 
 @dividing
-def adabound_move(a, b, p, kappa, n, c):
+def adabound_move(a, b, p, kappas, n, c):
     eps, low, high, slow, largest = c[k.EPS], c[k.LOW], c[k.HIGH], c[k.SLOW], c[k.LARGEST]
-    top = kappa * c[k.SCALE]
-    for i in range(n):
-        q = np.sqrt(b[i]) + eps
-        rate = top / (largest if q > largest else q)
-        p[i] -= min(max(rate, low), high) * a[i] * slow
+    for run in range(len(kappas)):
+        top, here = c.dtype.type(kappas[run]) * c[k.SCALE], slice(run * n, run * n + n)
+        ms, vs, ps = a[here], b[here], p[here]
+        for i in range(n):
+            q = np.sqrt(vs[i]) + eps
+            rate = top / (largest if q > largest else q)
+            ps[i] -= min(max(rate, low), high) * ms[i] * slow
 
 
 @kernel
-def nesterov_observe(g, a, b, n, c):
+def nesterov_observe(g, a, b, n, sums, c):
     mu, mu_buffer, damp = c[k.B2], c[k.B1], c[k.OMB1]
-    dot, ee, ss = c[k.ZERO], c[k.ZERO], c[k.ZERO]
-    for i in range(n):
-        e, s = g[i], b[i]
-        dot += e * s
-        ee += e * e
-        ss += s * s
-        buffer = mu_buffer * a[i] + damp * e
-        a[i] = buffer
-        b[i] = e + mu * buffer
-    return dot, ee, ss
+    for run in range(sums.shape[1]):
+        dot, ee, ss, here = c[k.ZERO], c[k.ZERO], c[k.ZERO], slice(run * n, run * n + n)
+        gs, buffers, ds = g[here], a[here], b[here]
+        for i in range(n):
+            e, s = gs[i], ds[i]
+            dot += e * s
+            ee += e * e
+            ss += s * s
+            buffer = mu_buffer * buffers[i] + damp * e
+            buffers[i] = buffer
+            ds[i] = e + mu * buffer
+        note(sums, run, dot, ee, ss, c[k.ONE])
 
 
 @kernel
-def momentum_observe(g, a, n, c):
+def momentum_observe(g, a, n, sums, c):
     mu, damp = c[k.B1], c[k.OMB1]
-    dot, ee, ss = c[k.ZERO], c[k.ZERO], c[k.ZERO]
-    for i in range(n):
-        e, s = g[i], a[i]
-        dot += e * s
-        ee += e * e
-        ss += s * s
-        a[i] = mu * s + damp * e
-    return dot, ee, ss
+    for run in range(sums.shape[1]):
+        dot, ee, ss, here = c[k.ZERO], c[k.ZERO], c[k.ZERO], slice(run * n, run * n + n)
+        gs, ds = g[here], a[here]
+        for i in range(n):
+            e, s = gs[i], ds[i]
+            dot += e * s
+            ee += e * e
+            ss += s * s
+            ds[i] = mu * s + damp * e
+        note(sums, run, dot, ee, ss, c[k.ONE])
 
 
 @kernel
-def sgd_observe(g, b, n, c):
-    dot, ee, ss = c[k.ZERO], c[k.ZERO], c[k.ZERO]
-    for i in range(n):
-        e, s = g[i], b[i]
-        dot += e * s
-        ee += e * e
-        ss += s * s
-        b[i] = e
-    return dot, ee, ss
+def sgd_observe(g, b, n, sums, c):
+    for run in range(sums.shape[1]):
+        dot, ee, ss, here = c[k.ZERO], c[k.ZERO], c[k.ZERO], slice(run * n, run * n + n)
+        gs, ds = g[here], b[here]
+        for i in range(n):
+            e, s = gs[i], ds[i]
+            dot += e * s
+            ee += e * e
+            ss += s * s
+            ds[i] = e
+        note(sums, run, dot, ee, ss, c[k.ONE])
 
 
 @kernel
-def sgd_move(d, p, kappa, n):
-    for i in range(n):
-        p[i] -= kappa * d[i]
-
-
-@kernel
-def sgd_move_many(d, p, kappas, n, scale):
-    """Runs of n scalars that lie one after the other, each with its own κ."""
+def sgd_move(d, p, kappas, n, scale):
     for run in range(len(kappas)):
         kappa, here = scale * d.dtype.type(kappas[run]), slice(run * n, run * n + n)
         ps, ds = p[here], d[here]

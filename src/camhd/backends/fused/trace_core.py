@@ -22,10 +22,13 @@ def _take_in(me, threads, chunk, kind, control, ranges, items, places, constants
     for turn in range(threads):
         whose, done = (me + turn) % threads, 0
         first, count = ranges[whose], ranges[whose + 1] - ranges[whose]
+        place = passes.line(whose, passes.OBSERVING)
+        leave, patience = passes.come(control, place, items, first, count, turn == 0)
         while True:
-            taken = fetch_add(control, passes.COUNTERS + 2 * passes.LINE * whose, 1)
+            taken = passes.take(control, passes.OBSERVING, place, count, len(items), leave, patience)
             if taken >= count:
                 break
+            patience = passes.patience_left(patience, taken, count, leave)
             item = items[first + taken]
             slot = item[tables.SLOT]
             if places[slot, tables.ACTIVE] != 0:
@@ -46,12 +49,15 @@ def _move(me, threads, chunk, kind, control, ranges, items, places, constants, k
     )
     for turn in range(threads):
         whose, done = (me + turn) % threads, 0
-        last, count = ranges[whose + 1] - 1, ranges[whose + 1] - ranges[whose]
+        first, count = ranges[whose], ranges[whose + 1] - ranges[whose]
+        place = passes.line(whose, passes.MOVING)
+        leave, patience = passes.come(control, place, items, first, count, turn == 0)
         while True:
-            taken = fetch_add(control, passes.COUNTERS + 2 * passes.LINE * whose + passes.LINE, 1)
+            taken = passes.take(control, passes.MOVING, place, count, len(items), leave, patience)
             if taken >= count:
                 break
-            item = items[last - taken]
+            patience = passes.patience_left(patience, taken, count, leave)
+            item = items[first + count - 1 - taken]
             slot = item[tables.SLOT]
             if places[slot, tables.ACTIVE] != 0:
                 move_item(item, chunk, kind, places, constants[slot], kappa, sizes, e, s, w, like)

@@ -12,9 +12,10 @@ from . import tables as t
 from . import trace_loops as loops
 from .items import fill, move_chunk, take
 from .jit import kernel
-from .run_items import LONG, PIECE, array_at, move_run
+from .run_items import PIECE, array_at, move
 
 DOT, GRAD, TRACE, LENGTH = 0, 1, 2, 3  # rows of the sums: g·D, g², D², d²
+LONG = 256  # scalars from which on a run is better off by itself
 AT_ONCE = 2048  # scalars of a long run that move before their squares are summed up, while the nearest cache has them
 
 
@@ -164,16 +165,16 @@ def take_item(item, chunk, kind, places, c, memory, sums, sizes, stale, e, s, li
 
 
 @kernel
-def _move_run(kind, g, a, b, x, p, kappa, n, c):
-    """A long run moves with its one κ; AMSGrad moves as Adam does, AMSBound as AdaBound with another v."""
+def _move_run(kind, g, a, b, x, p, kappas, n, c):
+    """A long run moves with the one κ in `kappas`; AMSGrad moves as Adam does, AMSBound as AdaBound with another v."""
     if kind == t.AMSGRAD:
-        move_run(t.ADAM, a, b, p, kappa, n, c)
+        move(t.ADAM, a, b, p, kappas, n, c)
     elif kind == t.AMSBOUND:
-        move_run(t.ADABOUND, a, x, p, kappa, n, c)
+        move(t.ADABOUND, a, x, p, kappas, n, c)
     elif kind == t.NESTEROV:
-        loops.nesterov_move(g, a, p, kappa, n, c)
+        loops.nesterov_move(g, a, p, c.dtype.type(kappas[0]), n, c)
     else:
-        move_run(kind, a, g if kind == t.SGD else b, p, kappa, n, c)
+        move(kind, a, g if kind == t.SGD else b, p, kappas, n, c)
 
 
 @kernel
@@ -199,6 +200,6 @@ def move_item(item, chunk, kind, places, c, kappa, sizes, e, s, w, like):
                 fill(w, at, n, inner, cell, kappa, kappa, w, False)
                 move_chunk(t.SGD if kind < t.ADAM else kind, a, d, x, p, w, n, c)
             else:
-                _move_run(kind, g, a, b, x, p, like.dtype.type(kappa[cell + run]), n, c)
+                _move_run(kind, g, a, b, x, p, kappa[cell + run : cell + run + 1], n, c)
             _add_squares(p, at, n, inner, row, sizes, c)
             at += n
