@@ -213,7 +213,21 @@ def test_all_seven_rules_meet_their_torch_twins():
             "torch foreach",
             "torch fused",
         ]
-    assert [b.baseline for b in cases.baselines("adabound", ("fused",))] == ["camhd adam fused"]
+    chains = (("global", "layer"), ("global", "filter"))
+    assert [b.baseline for b in cases.baselines("adabound", ("fused",), chains)] == [
+        "camhd adam fused",
+        "camhd adam fused",
+    ]
+
+
+def test_one_is_measured_against_torch_or_against_adam_with_the_same_levels():
+    chains = (("global", "layer"), ("global", "filter"))
+    adam, other = (cases.camhd_contestant("adam", levels, "fused") for levels in chains)
+    adabound, torchs = cases.camhd_contestant("adabound", chains[0], "fused"), cases.torch_contestant("adam", "fused")
+    assert adabound.is_measured_against(adam)
+    assert not adabound.is_measured_against(other)
+    assert adam.is_measured_against(torchs)
+    assert not adam.is_measured_against(adam)
 
 
 def test_a_case_gives_the_same_numbers_every_time_and_leaves_the_generator_alone():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,8 +140,12 @@ class Contestant:
 
     @property
     def baseline(self) -> str:
-        """What it is called where others are measured against it."""
+        """What it is called where others are measured against it, which have the same levels if it has any."""
         return f"{self.library} {self.backend}" if self.library == "torch" else f"camhd {self.rule} {self.backend}"
+
+    def is_measured_against(self, other: Contestant) -> bool:
+        """Whether the other one is a baseline for it."""
+        return other is not self and other.levels in ((), self.levels)
 
 
 @dataclass(frozen=True)
@@ -197,10 +201,12 @@ def camhd_contestant(rule: str, levels: tuple[str, ...], backend: str) -> Contes
     return Contestant("camhd", rule, backend, build, levels)
 
 
-def baselines(rule: str, backends: tuple[str, ...]) -> list[Contestant]:
-    """What a rule is measured against: torch's, or the two-level Adam where torch has none."""
+def baselines(
+    rule: str, backends: tuple[str, ...], chains: Sequence[tuple[str, ...]] = (TWO_LEVELS,)
+) -> list[Contestant]:
+    """What a rule is measured against: torch's, or our Adam with the same chains of levels where torch has none."""
     if RULES[rule].torch is None:
-        return [camhd_contestant("adam", TWO_LEVELS, backend) for backend in backends]
+        return [camhd_contestant("adam", levels, backend) for levels in chains for backend in backends]
     return [torch_contestant(rule, variant) for variant in VARIANTS]
 
 

@@ -171,7 +171,11 @@ def _step_times(field: Field, baselines: Sequence[Contestant], effort: Effort) -
         StepTime(
             **field.about(ready.contestant, ready.stepper.holder),
             seconds=rounds.seconds(i),
-            ratios={base.baseline: rounds.ratio(i, b) for b, base in against.items() if b != i},
+            ratios={
+                base.baseline: rounds.ratio(i, b)
+                for b, base in against.items()
+                if ready.contestant.is_measured_against(base)
+            },
             steps_per_turn=rounds.steps_per_turn,
             machine=spell(rounds),
         )

@@ -117,7 +117,7 @@ def _growth(settings: Settings, scope: Scope) -> list[Task]:
 
 
 def _race(what: str, case: Case, rule: str, settings: Settings, scope: Scope) -> Task:
-    against = baselines(rule, scope.backends)
+    against = baselines(rule, scope.backends, scope.levels)
     effort = Effort(settings.budget)
     return Task(
         what,
