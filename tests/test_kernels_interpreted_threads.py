@@ -119,11 +119,9 @@ class Range:
             self.at_work(self)
         return int(control[place])
 
-    def take(self, patience: int = PATIENCE) -> int:
+    def take(self, patience: int = PATIENCE, leave: int = LEAVE) -> int:
         passes = self.passes
-        found: int = passes.take(
-            self.control, passes.MOVING, self.place, self.COUNT, self.TOTAL, self.LEAVE, patience
-        )  # fmt: skip
+        found: int = passes.take(self.control, passes.MOVING, self.place, self.COUNT, self.TOTAL, leave, patience)
         return found
 
 
@@ -145,8 +143,10 @@ def test_an_item_of_another_thread_is_taken_at_once(
     assert range_.take(patience=0) == taken + 1
 
 
-@pytest.mark.parametrize("taken", [30, 39])
-def test_the_last_few_items_are_left_to_a_thread_that_is_at_work(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("taken", "leave"), [(30, 10), (39, 10), (1, 39)])
+def test_the_last_few_items_are_left_to_a_thread_that_is_at_work(
+    taken: int, leave: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def works(range_: Range) -> None:
         if range_.looks % 29 == 0:  # one item after another, and each just before patience is at its end
             at = range_.place + range_.passes.TAKEN
@@ -155,7 +155,7 @@ def test_the_last_few_items_are_left_to_a_thread_that_is_at_work(taken: int, mon
                 range_.control[range_.passes.DONE_2] = Range.TOTAL
 
     range_ = Range(monkeypatch, taken, True, works)
-    assert range_.take() >= Range.COUNT
+    assert range_.take(leave=leave) >= Range.COUNT
     assert range_.control[range_.place + range_.passes.TAKEN] == Range.COUNT  # nobody has taken one from it
 
 
@@ -171,7 +171,19 @@ def test_the_last_few_items_are_taken_if_their_thread_stands_still(monkeypatch: 
     assert range_.looks == Range.PATIENCE
     passes = range_.passes
     assert passes.patience_left(Range.PATIENCE, 35, Range.COUNT, Range.LEAVE) == 0  # and the others as well
+    assert passes.patience_left(Range.PATIENCE, 30, Range.COUNT, Range.LEAVE) == 0
     assert passes.patience_left(Range.PATIENCE, 29, Range.COUNT, Range.LEAVE) == Range.PATIENCE
+
+
+@pytest.mark.parametrize("options", [PAPERS, {"hyper_lr": 1.0}], ids=["paper", "long horizon"])
+def test_in_both_passes_a_thread_says_that_it_has_come(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = small(monkeypatch).passes
+    made = Pair("sgdn", {}, levels=("global", "layer", "unit"), **options)
+    made.step()
+    control = made.both[0].backend._fused.plan.team.control
+    assert [control[passes.line(0, phase) + passes.COME] for phase in (passes.OBSERVING, passes.MOVING)] == [1, 1]
 
 
 def test_a_thread_says_that_it_has_come_to_its_own_range_and_waits_for_nobody_there() -> None:
