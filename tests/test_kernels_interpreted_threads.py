@@ -95,8 +95,7 @@ def test_items_may_be_taken_in_any_order(options: dict[str, Any], monkeypatch: p
         taken: int = fetch_add(control, place, value)
         return count - 1 - taken if taken < count else taken
 
-    for module in (package.passes, package.trace_core):
-        monkeypatch.setattr(module, "fetch_add", from_the_end)
+    monkeypatch.setattr(package.passes, "fetch_add", from_the_end)
     made.step()
     made.step()
 
@@ -121,7 +120,8 @@ class Range:
 
     def take(self, patience: int = PATIENCE, leave: int = LEAVE) -> int:
         passes = self.passes
-        found: int = passes.take(self.control, passes.MOVING, self.place, self.COUNT, self.TOTAL, leave, patience)
+        self.mine = np.array([0, 1, 0, leave, patience])
+        found: int = passes._take(self.mine, passes.MOVING, self.control, self.place, self.COUNT, self.TOTAL)
         return found
 
 
@@ -140,6 +140,7 @@ def test_an_item_of_another_thread_is_taken_at_once(
     range_ = Range(monkeypatch, taken, come, nothing)
     assert range_.take(patience) == taken
     assert range_.looks == 0
+    assert range_.mine[range_.passes.PATIENCE] == patience
     assert range_.take(patience=0) == taken + 1
 
 
@@ -169,10 +170,7 @@ def test_the_last_few_items_are_taken_if_their_thread_stands_still(monkeypatch: 
     range_ = Range(monkeypatch, 35, True, nothing)
     assert range_.take() == 35
     assert range_.looks == Range.PATIENCE
-    passes = range_.passes
-    assert passes.patience_left(Range.PATIENCE, 35, Range.COUNT, Range.LEAVE) == 0  # and the others as well
-    assert passes.patience_left(Range.PATIENCE, 30, Range.COUNT, Range.LEAVE) == 0
-    assert passes.patience_left(Range.PATIENCE, 29, Range.COUNT, Range.LEAVE) == Range.PATIENCE
+    assert range_.mine[range_.passes.PATIENCE] == 0  # and the others as well
 
 
 @pytest.mark.parametrize("options", [PAPERS, {"hyper_lr": 1.0}], ids=["paper", "long horizon"])
@@ -186,20 +184,29 @@ def test_in_both_passes_a_thread_says_that_it_has_come(
     assert [control[passes.line(0, phase) + passes.COME] for phase in (passes.OBSERVING, passes.MOVING)] == [1, 1]
 
 
-def test_a_thread_says_that_it_has_come_to_its_own_range_and_waits_for_nobody_there() -> None:
+def test_a_thread_goes_through_its_own_range_and_then_through_the_others() -> None:
+    """Here alone, as the second of three; the last has no items."""
     passes = interpreted.load().passes
-    items = np.array([[0, 2, 4, 0, 1000, 0]] * 40)  # two runs of 1,000 scalars each
-    control = np.zeros(passes.COUNTERS + 4 * passes.LINE, np.int64)
-    place = passes.line(0, passes.OBSERVING)
-    assert passes.come(control, place, items, 0, 40, True) == (0, 0)
-    assert control[place + passes.COME] == 1
-    control[:] = 0
-    leave, patience = passes.come(control, place, items, 0, 40, False)
-    assert not control.any()
-    assert leave == max(40 // passes.PART_LEFT, passes.SCALARS_LEFT // 2000)
-    assert patience > 2000
-    assert passes.come(control, place, items, 0, 4000, False)[0] == 4000 // passes.PART_LEFT
-    assert passes.come(control, place, items, 0, 0, False) == (0, 0)  # a range without items
-    control[:] = 9
-    passes.start(control, passes.OBSERVING, 2)
-    assert not control[[place + passes.COME, place + passes.TAKEN, passes.DONE]].any()
+    items, ranges = np.array([[0, 2, 4, 0, 1000, 0]] * 5), np.array([0, 2, 5, 5])  # two runs of 1,000 scalars each
+    control = np.full(passes.COUNTERS + 6 * passes.LINE, 9, np.int64)
+    for phase, order in ((passes.OBSERVING, [2, 3, 4, 0, 1]), (passes.MOVING, [4, 3, 2, 1, 0])):
+        passes.start(control, phase, 3)
+        mine = passes.come(1, phase, control)
+        assert [control[passes.line(whose, phase) + passes.COME] for whose in range(3)] == [0, 1, 0]
+        done = []
+        for number in iter(lambda mine=mine, phase=phase: passes.next_item(mine, phase, 3, control, ranges, items), -1):
+            done.append(int(number))
+            assert control[passes.done_in(phase)] == (3 if len(done) > 3 else 0)  # said when it leaves a range
+            assert (mine[passes.PATIENCE] > 0) == (len(done) > 3)  # it waits for nobody in its own
+        assert done == order
+        assert control[passes.done_in(phase)] == 5
+
+
+def test_how_much_is_left_to_a_thread_that_is_at_work() -> None:
+    passes = interpreted.load().passes
+    mine, item = np.zeros(5, np.int64), np.array([0, 2, 4, 0, 1000, 0])
+    passes._be_patient(mine, item, 40)
+    assert mine[passes.LEAVE] == passes.SCALARS_LEFT // 2000
+    assert mine[passes.PATIENCE] > 2000
+    passes._be_patient(mine, item, 4000)
+    assert mine[passes.LEAVE] == 4000 // passes.PART_LEFT

@@ -24,6 +24,9 @@ from .tables import ACTIVE, LAST_RUN, RUN, SLOT, START, STOP
 PHASE, DONE, DONE_2, HELPERS, COUNTERS, LINE = 0, 8, 16, 24, 32, 8
 TAKEN, COME = 0, 1
 OBSERVING, MOVING = 1, 2  # phases
+# What a thread knows of a pass: its number, in whose range it is (0: its own, 1: the next one's, …), how many items it
+# has taken there, how many of the others it leaves, and how often it looks at them before it takes them all the same.
+ME, TURN, HELD, LEAVE, PATIENCE = 0, 1, 2, 3, 4
 PART_LEFT, SCALARS_LEFT = 4, 131_072  # what is left to a thread that is at work: 1/4 of its range, or that much
 
 
@@ -61,38 +64,58 @@ def start(control, phase, threads):
 
 
 @kernel
-def come(control, place, items, first, count, own):
-    """A thread comes to a range. Returns how many items it leaves to the range's own thread, and for how many tries."""
-    if own:
-        store(control, place + COME, 1)
-    if own or count == 0:
-        return 0, 0
-    item = items[first]
-    scalars = max(1, (item[LAST_RUN] - item[RUN]) * (item[STOP] - item[START]))
-    return max(count // PART_LEFT, SCALARS_LEFT // scalars), 4000 + 2 * scalars  # some times as long as an item takes
+def come(me, phase, control):
+    """A thread comes to a pass, and says so. Returns what it knows of it."""
+    store(control, line(me, phase) + COME, 1)
+    mine = np.zeros(5, np.int64)
+    mine[ME] = me
+    return mine
 
 
 @kernel
-def take(control, phase, place, count, total, leave, patience):
+def next_item(mine, phase, threads, control, ranges, items):
+    """The next item for a thread, by its number; −1 if there is none left for it."""
+    while mine[TURN] < threads:
+        whose = (mine[ME] + mine[TURN]) % threads
+        first, count = ranges[whose], ranges[whose + 1] - ranges[whose]
+        if mine[TURN] > 0 and mine[HELD] == 0 and count > 0:
+            _be_patient(mine, items[first], count)
+        taken = _take(mine, phase, control, line(whose, phase), count, len(items))
+        if taken < count:
+            mine[HELD] += 1
+            return first + (taken if phase == OBSERVING else count - 1 - taken)
+        if mine[HELD] > 0:  # said once: a number that two cores write to goes to and fro
+            fetch_add(control, done_in(phase), mine[HELD])
+        mine[HELD], mine[TURN] = 0, mine[TURN] + 1
+    return -1
+
+
+@kernel
+def _be_patient(mine, item, count):
+    """In another thread's range: how many items are left to that thread, and how often to look what it does."""
+    scalars = max(1, (item[LAST_RUN] - item[RUN]) * (item[STOP] - item[START]))
+    mine[LEAVE] = max(count // PART_LEFT, SCALARS_LEFT // scalars)
+    mine[PATIENCE] = 4000 + 2 * scalars  # some times as long as an item takes
+
+
+@kernel
+def _take(mine, phase, control, place, count, total):
     """The next item of a range, by its number in it; `count` or more if there is none left to be taken."""
     last = -1
-    while patience > 0 and fetch(control, place + COME) != 0:
+    while mine[PATIENCE] > 0 and fetch(control, place + COME) != 0:
         taken = fetch(control, place + TAKEN)  # seldom: each look keeps the thread waiting that is looked at
         if taken >= count:
             return taken
-        if taken == last or count - taken > leave:
+        if count - taken > mine[LEAVE]:
+            break
+        if taken == last:  # the thread stands still, and patience was of no avail
+            mine[PATIENCE] = 0
             break
         last = taken
-        for _ in range(patience):
+        for _ in range(mine[PATIENCE]):
             if fetch(control, done_in(phase)) >= total:
                 return count
     return fetch_add(control, place + TAKEN, 1)
-
-
-@kernel
-def patience_left(patience, taken, count, leave):
-    """None, once it was of no avail."""
-    return patience if count - taken > leave else 0
 
 
 @kernel
@@ -103,22 +126,15 @@ def observe(me, threads, chunk, kind, leaf, norms, control, ranges, items, place
         np.empty(k.LARGEST_CHUNK, like.dtype),
         np.empty(k.LARGEST_CHUNK, like.dtype),
     )
-    for turn in range(threads):
-        whose, done = (me + turn) % threads, 0  # said once: a number that two cores write to goes to and fro
-        first, count, place = ranges[whose], ranges[whose + 1] - ranges[whose], line(whose, OBSERVING)
-        leave, patience = come(control, place, items, first, count, turn == 0)
-        while True:
-            taken = take(control, OBSERVING, place, count, len(items), leave, patience)
-            if taken >= count:
-                break
-            patience = patience_left(patience, taken, count, leave)
-            item = items[first + taken]
-            slot = item[SLOT]
-            if places[slot, ACTIVE] != 0:
-                observe_item(item, chunk, kind, leaf, norms, places, constants[slot], kappa, sums, e, s, w, like)
-            done += 1
-        if done:
-            fetch_add(control, DONE, done)
+    mine = come(me, OBSERVING, control)
+    while True:
+        number = next_item(mine, OBSERVING, threads, control, ranges, items)
+        if number < 0:
+            break
+        item = items[number]
+        slot = item[SLOT]
+        if places[slot, ACTIVE] != 0:
+            observe_item(item, chunk, kind, leaf, norms, places, constants[slot], kappa, sums, e, s, w, like)
 
 
 @kernel
@@ -129,22 +145,13 @@ def move(me, threads, chunk, kind, leaf, control, ranges, items, places, constan
         np.empty(k.LARGEST_CHUNK, like.dtype),
         np.empty(k.LARGEST_CHUNK, like.dtype),
     )
-    for turn in range(threads):
-        whose, done = (me + turn) % threads, 0
-        first, count, place = ranges[whose], ranges[whose + 1] - ranges[whose], line(whose, MOVING)
-        leave, patience = come(control, place, items, first, count, turn == 0)
-        while True:
-            taken = take(control, MOVING, place, count, len(items), leave, patience)
-            if taken >= count:
-                break
-            patience = patience_left(patience, taken, count, leave)
-            number = first + count - 1 - taken
-            item = items[number]
-            slot = item[SLOT]
-            if places[slot, ACTIVE] != 0:
-                c = constants[slot]
-                slope = move_item(item, chunk, kind, leaf, places, c, kappa, last_kappa, e, s, w, like)
-                slopes[number] = slope
-            done += 1
-        if done:
-            fetch_add(control, DONE_2, done)
+    mine = come(me, MOVING, control)
+    while True:
+        number = next_item(mine, MOVING, threads, control, ranges, items)
+        if number < 0:
+            break
+        item = items[number]
+        slot = item[SLOT]
+        if places[slot, ACTIVE] != 0:
+            slope = move_item(item, chunk, kind, leaf, places, constants[slot], kappa, last_kappa, e, s, w, like)
+            slopes[number] = slope

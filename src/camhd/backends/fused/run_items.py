@@ -70,7 +70,7 @@ def observe_runs(item, kind, leaf, places, c, kappa, sums, e, like):
         stop, found = at + (together - 1) * inner + each, sums[:, item[t.OUT] + run : item[t.OUT] + run + together]
         kappas = kappa[cell + item[t.RUN] + run : cell + item[t.RUN] + run + together]
         while at < stop:
-            n = together * each if together > 1 else min(longest, stop - at)
+            n = stop - at if together > 1 else min(longest, stop - at)
             p, g = array_at(places, slot, t.P, at, n, like), array_at(places, slot, t.G, at, n, like)
             a, b = array_at(places, slot, t.A, at, n, like), array_at(places, slot, t.B, at, n, like)
             if turned:

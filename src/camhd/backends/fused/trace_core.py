@@ -9,7 +9,7 @@ from . import core, horizon, passes, tables
 from . import kernels as k
 from . import learning as tree
 from .core import BYTE, GIVEN, LEARNED, OPTIONS, REAL, WHOLE, numbers, open_step, table
-from .jit import fetch_add, kernel
+from .jit import kernel
 from .trace_items import AT_ONCE, move_item, take_item
 
 SUM_ROWS = horizon.SIZE
@@ -19,24 +19,16 @@ SUM_ROWS = horizon.SIZE
 def _take_in(me, threads, chunk, kind, control, ranges, items, places, constants, memory, sums, sizes, stale, like):
     """First pass: sums, states and traces of the items this thread takes."""
     e, s = np.empty(k.LARGEST_CHUNK, like.dtype), np.empty(k.LARGEST_CHUNK, like.dtype)
-    for turn in range(threads):
-        whose, done = (me + turn) % threads, 0
-        first, count = ranges[whose], ranges[whose + 1] - ranges[whose]
-        place = passes.line(whose, passes.OBSERVING)
-        leave, patience = passes.come(control, place, items, first, count, turn == 0)
-        while True:
-            taken = passes.take(control, passes.OBSERVING, place, count, len(items), leave, patience)
-            if taken >= count:
-                break
-            patience = passes.patience_left(patience, taken, count, leave)
-            item = items[first + taken]
-            slot = item[tables.SLOT]
-            if places[slot, tables.ACTIVE] != 0:
-                c, unknown = constants[slot], stale[slot] != 0
-                take_item(item, chunk, kind, places, c, memory, sums, sizes, unknown, e, s, like)
-            done += 1
-        if done:
-            fetch_add(control, passes.DONE, done)
+    mine = passes.come(me, passes.OBSERVING, control)
+    while True:
+        number = passes.next_item(mine, passes.OBSERVING, threads, control, ranges, items)
+        if number < 0:
+            break
+        item = items[number]
+        slot = item[tables.SLOT]
+        if places[slot, tables.ACTIVE] != 0:
+            c, unknown = constants[slot], stale[slot] != 0
+            take_item(item, chunk, kind, places, c, memory, sums, sizes, unknown, e, s, like)
 
 
 @kernel
@@ -47,23 +39,15 @@ def _move(me, threads, chunk, kind, control, ranges, items, places, constants, k
         np.empty(k.LARGEST_CHUNK, like.dtype),
         np.empty(k.LARGEST_CHUNK, like.dtype),
     )
-    for turn in range(threads):
-        whose, done = (me + turn) % threads, 0
-        first, count = ranges[whose], ranges[whose + 1] - ranges[whose]
-        place = passes.line(whose, passes.MOVING)
-        leave, patience = passes.come(control, place, items, first, count, turn == 0)
-        while True:
-            taken = passes.take(control, passes.MOVING, place, count, len(items), leave, patience)
-            if taken >= count:
-                break
-            patience = passes.patience_left(patience, taken, count, leave)
-            item = items[first + count - 1 - taken]
-            slot = item[tables.SLOT]
-            if places[slot, tables.ACTIVE] != 0:
-                move_item(item, chunk, kind, places, constants[slot], kappa, sizes, e, s, w, like)
-            done += 1
-        if done:
-            fetch_add(control, passes.DONE_2, done)
+    mine = passes.come(me, passes.MOVING, control)
+    while True:
+        number = passes.next_item(mine, passes.MOVING, threads, control, ranges, items)
+        if number < 0:
+            break
+        item = items[number]
+        slot = item[tables.SLOT]
+        if places[slot, tables.ACTIVE] != 0:
+            move_item(item, chunk, kind, places, constants[slot], kappa, sizes, e, s, w, like)
 
 
 @kernel

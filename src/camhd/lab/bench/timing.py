@@ -4,10 +4,10 @@ The contestants of a race take turns. In every round each of them takes a few st
 to round, so that a slow spell of the machine hits all of them alike. A ratio of two contestants is the median of
 their ratios within each round, not the ratio of two medians from different moments.
 
-That is not enough where neighbours take a part of the memory's or of one core's speed, which some contestants need
-more than others: a step that only waits for memory then takes half as long again, one that also asks the system for
-memory hardly longer. So yardsticks, each some work that is none of the contestants', are timed before each round and
-after the last, and rounds around which one of them took longer than it usually does are left out.
+That is not enough where memory or one core is slower for a while, which some contestants need more than others: a step
+that only waits for memory then takes half as long again, one that also asks the system for memory hardly longer. So
+yardsticks, each some work that is none of the contestants', are timed before each round and after the last, and rounds
+around which one of them took longer than it usually does are left out.
 """
 
 from __future__ import annotations
