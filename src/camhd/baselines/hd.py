@@ -124,6 +124,7 @@ class AdamHD(Adam):
         options: see `HDOptions`.
 
     >>> import torch
+    >>> _ = torch.manual_seed(0)  # by chance a model may have next to nothing to learn
     >>> model = torch.nn.Linear(4, 2)
     >>> opt = AdamHD(model.parameters(), hyper_rule="multiplicative")
     >>> for _ in range(2):
