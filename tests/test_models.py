@@ -3,9 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
 
 import camhd
 from camhd.lab import models
+from camhd.lab.models import lenet
 
 COUNTS = [
     ("ffnn 100-100", models.ffnn, 89_610),
@@ -64,6 +67,40 @@ def test_lenet5_says_the_same_with_and_without_gradients(channels):
     assert judged[0].isnan().all()
     assert not judged[1:].isnan().any()
     torch.testing.assert_close(judged, model(images).detach(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(7, 6, 28, 28), (7, 16, 10, 10)])
+def test_lenet5_pools_as_torch_does_to_the_bit(shape, dtype):
+    """Also where several are the largest, and where a slope is infinite."""
+    ours = torch.randn(shape).mul(2).round().to(dtype).requires_grad_()
+    theirs = ours.detach().clone().requires_grad_()
+    pooled, expected = lenet._halved(ours), F.max_pool2d(theirs, 2)
+    assert torch.equal(pooled, expected)
+    slopes = torch.randn(expected.shape).to(dtype)
+    slopes[0, 0, 0, 0] = float("inf")
+    pooled.backward(slopes)
+    expected.backward(slopes)
+    assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_lenet5_has_second_derivatives_and_can_be_stacked():
+    torch.autograd.gradgradcheck(lenet._halved, torch.randn(1, 2, 4, 4, dtype=torch.float64, requires_grad=True))
+    model, images = models.lenet5(), torch.randn(3, 1, 28, 28)
+    weights = dict(model.named_parameters())
+
+    def loss(weights, image):
+        return functional_call(model, weights, image[None]).square().sum()
+
+    each = vmap(grad(loss), (None, 0))(weights, images)
+    for number, image in enumerate(images):
+        for name, slope in grad(loss)(weights, image).items():
+            torch.testing.assert_close(each[name][number], slope)
+
+
+def test_lenet5_leaves_the_pooling_to_torch_on_other_devices():
+    with torch.device("meta"):
+        assert models.lenet5()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
 def test_lenet5_sees_a_small_image_as_one_with_a_margin():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -31,11 +33,45 @@ class LeNet5(nn.Module):
 
 
 def _halved(images: Tensor) -> Tensor:
-    """Max-pooling by two. Where no gradient is wanted, plain maxima give the same bits in half the time on a CPU."""
-    if torch.is_grad_enabled():
+    """Max-pooling by two. On a CPU plain maxima give the same bits as torch's own in less than half of the time."""
+    if images.device.type != "cpu" or torch.compiler.is_compiling():
         return F.max_pool2d(images, 2)
+    if torch.is_grad_enabled():
+        halved: Tensor = _Halved.apply(images)[0]  # type: ignore[no-untyped-call]
+        return halved
     rows = torch.maximum(images[..., ::2, :], images[..., 1::2, :])
     return torch.maximum(rows[..., ::2], rows[..., 1::2])
+
+
+class _Halved(torch.autograd.Function):
+    """Maxima, and the places of the first of equal ones, from which torch's own backward pass goes on."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(images: Tensor) -> tuple[Tensor, Tensor]:
+        height, width = images.shape[-2:]
+        a, b = images[..., ::2, ::2], images[..., ::2, 1::2]
+        c, d = images[..., 1::2, ::2], images[..., 1::2, 1::2]
+        upper, lower = torch.maximum(a, b), torch.maximum(c, d)
+        down = (lower > upper).view(torch.int8)  # numbers of one byte go by many at a time; truth values do not
+        right = (b > a).view(torch.int8) & (1 - down) | (d > c).view(torch.int8) & down
+        corners = width * torch.arange(0, height, 2)[:, None] + torch.arange(0, width, 2)
+        places = right.add_(down, alpha=width).to(torch.int64).add_(corners)
+        return torch.maximum(upper, lower), places
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(inputs[0], output[1])
+
+    @staticmethod
+    def backward(ctx: Any, slopes: Tensor, _: Tensor) -> Tensor:
+        images, places = ctx.saved_tensors
+        found: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
+            slopes, images, (2, 2), (2, 2), (0, 0), (1, 1), False, places
+        )
+        return found
 
 
 def lenet5(channels: int = 1, classes: int = 10) -> LeNet5:
