@@ -108,6 +108,17 @@ def test_lenet5_sees_a_small_image_as_one_with_a_margin():
     torch.testing.assert_close(model(image), model(torch.nn.functional.pad(image, (2, 2, 2, 2))))
 
 
+def test_a_resnet_has_its_channels_last_where_bfloat16_is_faster_so_and_only_there():
+    model, images = models.resnet8(), torch.randn(4, 3, 32, 32)
+    seen = []
+    model.conv1.register_forward_hook(lambda module, given, made: seen.append(made.stride()[1]))
+    plain = model(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(images)
+    assert seen == [32 * 32, 1]
+    torch.testing.assert_close(rounded.float(), plain, rtol=0.05, atol=0.05)
+
+
 def test_width_scales_the_channels_of_a_resnet():
     assert models.resnet18(width=0.25).layer4[0].conv1.weight.shape == (128, 64, 3, 3)
 

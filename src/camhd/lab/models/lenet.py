@@ -33,7 +33,7 @@ class LeNet5(nn.Module):
 
 
 def _halved(images: Tensor) -> Tensor:
-    """Max-pooling by two. On a CPU plain maxima give the same bits as torch's own in less than half of the time."""
+    """Max-pooling by two. On a CPU plain maxima give the same bits as torch's own in less time."""
     if images.device.type != "cpu" or torch.compiler.is_compiling():
         return F.max_pool2d(images, 2)
     if torch.is_grad_enabled():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 
@@ -61,6 +62,8 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of images, usually of 32 × 32."""
+        if torch.is_autocast_enabled("cpu") and images.device.type == "cpu":
+            images = images.contiguous(memory_format=torch.channels_last)  # faster in bfloat16
         x = self.bn1(self.conv1(images)).relu()
         for name in self.stages:
             x = self.get_submodule(name)(x)
