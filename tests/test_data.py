@@ -1,5 +1,6 @@
 """Data sets in memory: what ships with other packages, one's own, splits, batches, augmentation."""
 
+import pickle
 import re
 import shutil
 import sys
@@ -13,6 +14,7 @@ import torch
 
 from camhd.lab import data
 from camhd.lab.data import bundled, splits
+from camhd.lab.data.errors import MissingData, NeedsPackage
 
 # What ships with scikit-learn and with Python
 
@@ -309,3 +311,11 @@ def test_the_python_examples_of_the_page_run(monkeypatch, tmp_path):
         exec(compile(block, f"data.md, example {number}", "exec"), namespace)
     assert namespace["mine"].classes == 7
     assert all(f"`{name}" in page for name in data.NAMES)
+
+
+@pytest.mark.parametrize(
+    "error", [MissingData("train.gz", "9 bytes", "none", "Get it."), NeedsPackage("This data set", "a package")]
+)
+def test_errors_go_from_one_process_to_another(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

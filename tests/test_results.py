@@ -149,17 +149,19 @@ def test_the_command_says_what_it_packed_and_what_not(folder, tmp_path):
     assert (found["added"], len(found["known"]), found["total"]) == ([], 4, 4)
     other = call("results", "pack", "lenet", folder, *options)
     assert "5 records are of no run of this plan at the scale smoke" in other.stdout
+    options = "--results", tmp_path / "others", "--scale", "smoke"
     assert call("results", "pack", "ffnn", tmp_path / "nowhere", *options).exit_code == 2
+    assert not (tmp_path / "others").exists()
 
 
 # What is refused
 
 
 def refused(folder: Path, into: Path, words: str) -> None:
-    before = {path: path.read_bytes() for path in into.iterdir()} if into.exists() else {}
+    before = {path: path.read_bytes() for path in into.glob("*")}
     with pytest.raises(ValueError, match=words):
         pack(folder, into)
-    assert {path: path.read_bytes() for path in into.iterdir()} == before
+    assert {path: path.read_bytes() for path in into.glob("*")} == before
 
 
 def test_a_changed_configuration_is_refused(folder, tmp_path):

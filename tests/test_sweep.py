@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from camhd.lab import sweep
-from camhd.lab.sweep import Item, Plan, preparing
+from camhd.lab.data.errors import MissingData, NeedsPackage
+from camhd.lab.sweep import Item, Plan, preparing, running
 from camhd.lab.sweep.running import prepared
 from camhd.lab.train import open_data
 
@@ -171,6 +172,24 @@ def test_every_run_is_checked_before_the_first_begins(tmp_path, values, message)
         sweep.run(plan, tmp_path / "runs", engine="here")
     assert message in str(refused.value)
     assert not (tmp_path / "runs").exists()
+
+
+def test_missing_data_is_told_as_if_there_were_no_plan(tmp_path, monkeypatch):
+    monkeypatch.setenv("CAMHD_DATA", str(tmp_path / "nothing"))
+    with pytest.raises(MissingData, match=r"^\S+mnist\S+: expected .*camhd data get mnist"):
+        sweep.run(Plan("missing", (Item(data="mnist"),)), tmp_path / "runs", engine="here")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_error_of_any_kind_says_which_run_it_is(tmp_path, monkeypatch):
+    """Also one that is not made of a single text."""
+
+    def refuse(item, device):
+        raise NeedsPackage("this data set", "a package")
+
+    monkeypatch.setattr(running, "job_of", refuse)
+    with pytest.raises(ValueError, match=r"run 1 of the plan 'any' .*: this data set needs a package, which is not"):
+        sweep.run(Plan("any", (Item(),)), tmp_path / "runs", engine="here")
 
 
 def test_a_cluster_may_have_devices_that_this_machine_does_not_have():

@@ -19,6 +19,10 @@ class DataError(ValueError):
         self.found = found
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[type[DataError], tuple[Path | str, str, str, str]]:
+        """From one process to another."""
+        return type(self), (self.file, self.expected, self.found, self.remedy)
+
 
 class MissingData(DataError):
     """A file that is not there."""
@@ -29,4 +33,8 @@ class NeedsPackage(ValueError):
 
     def __init__(self, what: str, package: str) -> None:
         super().__init__(f"{what} needs {package}, which is not installed: pip install 'camhd[lab]'")
-        self.package = package
+        self.what, self.package = what, package
+
+    def __reduce__(self) -> tuple[type[NeedsPackage], tuple[str, str]]:
+        """From one process to another."""
+        return type(self), (self.what, self.package)

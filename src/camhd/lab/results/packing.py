@@ -70,12 +70,12 @@ def pack(name: str, folder: str | Path, into: str | Path = "results", scale: str
     into = Path(into)
     wanted = {key_of(item) for item in plan.items(scale)}
     path = path_of(into, plan.name, scale)
+    outcome = Outcome(path, wanted=len(wanted) + len(plan.measurements.get(scale, ())))
+    made = [*_runs(folder, wanted, outcome, plan.details), *_measurements(folder, plan, scale, outcome)]
     into.mkdir(parents=True, exist_ok=True)
     with Lock(into):
-        before = _existing(path, plan, scale)
-        outcome = Outcome(path, wanted=len(wanted) + len(plan.measurements.get(scale, ())))
-        lines = dict(before.lines)
-        for line in (*_runs(folder, wanted, outcome, plan.details), *_measurements(folder, plan, scale, outcome)):
+        lines = dict(_existing(path, plan, scale).lines)
+        for line in made:
             _add(lines, line, outcome)
         _check_runs(lines)
         outcome.total = len(lines)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+from ..data import DataError
 from ..records import DiskError, Run
 from ..train import own
 from ..train.run import MINUTES
@@ -136,8 +137,11 @@ def prepared(plan: Plan, remote: bool = False) -> dict[str, Planned]:
     for number, item in sorted(enumerate(plan.items), key=_data):
         try:
             job = job_of(item, "cpu" if remote else None)
+        except DataError:
+            raise  # no fault of the run's, and it says what to do
         except (TypeError, ValueError) as error:
-            raise type(error)(f"run {number + 1} of the plan {plan.name!r} ({item}): {error}") from error
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"run {number + 1} of the plan {plan.name!r} ({item}): {error}") from error
         config = replace(job.config, device=item.device)
         planned[number] = Planned(item, config, job.source.dataset.task)
     found: dict[str, Planned] = {}
