@@ -185,21 +185,21 @@ def test_in_both_passes_a_thread_says_that_it_has_come(
 
 
 def test_a_thread_goes_through_its_own_range_and_then_through_the_others() -> None:
-    """Here alone, as the second of three; the last has no items."""
+    """Here alone, as the second of four; the last has no items."""
     passes = interpreted.load().passes
-    items, ranges = np.array([[0, 2, 4, 0, 1000, 0]] * 5), np.array([0, 2, 5, 5])  # two runs of 1,000 scalars each
-    control = np.full(passes.COUNTERS + 6 * passes.LINE, 9, np.int64)
-    for phase, order in ((passes.OBSERVING, [2, 3, 4, 0, 1]), (passes.MOVING, [4, 3, 2, 1, 0])):
-        passes.start(control, phase, 3)
+    items, ranges = np.array([[0, 2, 4, 0, 1000, 0]] * 7), np.array([0, 2, 5, 7, 7])  # two runs of 1,000 scalars each
+    control = np.full(passes.COUNTERS + 8 * passes.LINE, 9, np.int64)
+    for phase, order in ((passes.OBSERVING, [2, 3, 4, 5, 6, 0, 1]), (passes.MOVING, [4, 3, 2, 6, 5, 1, 0])):
+        passes.start(control, phase, 4)
         mine = passes.come(1, phase, control)
-        assert [control[passes.line(whose, phase) + passes.COME] for whose in range(3)] == [0, 1, 0]
+        assert [control[passes.line(whose, phase) + passes.COME] for whose in range(4)] == [0, 1, 0, 0]
         done = []
-        for number in iter(lambda mine=mine, phase=phase: passes.next_item(mine, phase, 3, control, ranges, items), -1):
+        for number in iter(lambda mine=mine, phase=phase: passes.next_item(mine, phase, 4, control, ranges, items), -1):
             done.append(int(number))
-            assert control[passes.done_in(phase)] == (3 if len(done) > 3 else 0)  # said when it leaves a range
+            assert control[passes.done_in(phase)] == [0, 3, 5][(len(done) > 3) + (len(done) > 5)]  # said when it leaves
             assert (mine[passes.PATIENCE] > 0) == (len(done) > 3)  # it waits for nobody in its own
         assert done == order
-        assert control[passes.done_in(phase)] == 5
+        assert control[passes.done_in(phase)] == 7
 
 
 def test_how_much_is_left_to_a_thread_that_is_at_work() -> None:
