@@ -86,7 +86,9 @@ def test_the_resnets_are_trained_as_the_paper_did():
 
 def test_the_weights_of_lenet_are_looked_at_with_three_optimizers_and_two_decays():
     by_optimizer, by_decay = lenet.PLAN.grids[1:]
-    assert [method.optimizer for method in by_optimizer.methods] == ["sgd-cam-hd-2", "sgdn-cam-hd-2", "adam-cam-hd-2"]
+    rates = {(method.optimizer, method.options.get("lr")) for method in by_optimizer.methods}
+    sgd = {(f"{name}-cam-hd-2", rate) for name in ("sgd", "sgdn") for rate in (0.1, 0.01)}  # 0.1 in the text
+    assert rates == {*sgd, ("adam-cam-hd-2", None)}
     assert by_optimizer.problems[0].data == "mnist:6000"  # "10% of original training dataset"
     assert [method.options["decay"] for method in by_decay.methods] == [0.002, 0.001]
 
