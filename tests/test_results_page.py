@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from scipy import stats
 
 from camhd.lab import plans
-from camhd.lab.results import page
+from camhd.lab.plans.claims import FAILS, HOLDS, OPEN, Check
+from camhd.lab.results import answers, page, questions
 from results_made import made_up
 from results_read import Line, accuracies, holm, number, packed, same_probability, section, shown, tables
 
@@ -348,3 +350,22 @@ def test_the_archives_stay_small():
     assert sum(sizes.values()) < 6e6, sizes
     figures = (ROOT / "docs" / page.IMAGES).iterdir()
     assert sum(path.stat().st_size for path in figures) < 4e6
+
+
+@pytest.mark.parametrize(
+    ("held", "failed", "unknown", "empty", "sentence"),
+    [
+        (3, 0, 0, 0, "holds. 3 of 3 comparisons hold, 0 do not, 0 are open."),
+        (2, 0, 0, 1, "holds for the most part. 2 of 3 comparisons hold, 0 do not, 1 are open (1 for want of runs)."),
+        (2, 1, 0, 0, "holds for the most part. 2 of 3 comparisons hold, 1 do not, 0 are open."),
+        (0, 2, 2, 0, "does not hold for the most part. 0 of 4 comparisons hold, 2 do not, 2 are open."),
+        (0, 2, 0, 0, "does not hold. 0 of 2 comparisons hold, 2 do not, 0 are open."),
+        (1, 0, 1, 0, "open. 1 of 2 comparisons hold, 0 do not, 1 are open."),
+    ],
+)
+def test_an_answer_says_whether_all_comparisons_agree(held, failed, unknown, empty, sentence):
+    def rows(effect, word, count):
+        return [questions.Row(Check("one − other", effect), 0.01, word)] * count
+
+    known = rows(1.0, HOLDS, held) + rows(-1.0, FAILS, failed) + rows(1.0, OPEN, unknown)
+    assert answers._sentence(known + rows(math.nan, OPEN, empty)) == f"Verdict: {sentence}"

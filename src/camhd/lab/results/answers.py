@@ -55,7 +55,9 @@ def _sentence(rows: Sequence[Row]) -> str:
         f"{verdicts.count(OPEN)} are open"
     )
     waiting = f" ({empty} for want of runs)" if empty else ""
-    return f"Verdict: {_WORDS[verdict(rows)]}. {said}{waiting}."
+    found = verdict(rows)
+    partly = " for the most part" if found != OPEN and verdicts.count(found) < len(rows) else ""
+    return f"Verdict: {_WORDS[found]}{partly}. {said}{waiting}."
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
