@@ -160,7 +160,7 @@ def same_effect(cell: str, effect: float) -> bool:
 def strata(lines: list[Line], plan: str, what: str) -> Iterator[tuple[list[float], list[float]]]:
     """The pairs of samples behind a row of the four questions."""
     first, second = what.partition(": ")[2].split(" − ", 1)
-    second = re.sub(r" \(mean of \d+\)$", "", second)
+    second = re.sub(r" \((mean of \d+|MNIST|CIFAR10|SVHN|FFNN\([\d, ]+\)|ResNet-\d+)\)$", "", second)
     problems = {"ffnn": list(MODELS)[:3], "lenet": list(MODELS)[3:6], "resnet": list(MODELS)[6:]}[plan]
     for problem in ["SVHN"] if "SVHN" in what else problems:
         pair = values(lines, plan, problem, first), values(lines, plan, problem, second)
@@ -192,6 +192,7 @@ def test_the_answers_are_means_over_problems(made, question):
         pairs = list(strata(lines, plan, what)) if lines else []
         if not pairs:
             continue
+        pairs = [pair for pair in pairs if min(map(len, pair)) > 1] or pairs
         assert count == " + ".join(str(sum(len(pair[side]) for pair in pairs)) for side in (0, 1))
         if min(len(one) for pair in pairs for one in pair) > 1:
             want, chance = welch_of_strata(pairs)
@@ -369,3 +370,18 @@ def test_an_answer_says_whether_all_comparisons_agree(held, failed, unknown, emp
 
     known = rows(1.0, HOLDS, held) + rows(-1.0, FAILS, failed) + rows(1.0, OPEN, unknown)
     assert answers._sentence(known + rows(math.nan, OPEN, empty)) == f"Verdict: {sentence}"
+
+
+def test_a_problem_with_a_single_run_does_not_hide_what_the_others_say():
+    many, other, one = ("Many", [0.5, 0.6], [0.1, 0.2]), ("Other", [0.7, 0.8], [0.4, 0.5]), ("One", [0.9], [0.1, 0.2])
+
+    def pooled(*problems):
+        compared = questions.Comparison("a − b", "plan", lambda found: problems)
+        ((check, parts),) = questions._tests(compared, {"plan": object()})
+        return check.what, round(check.effect, 6), math.isnan(check.p), [part.what for part in parts]
+
+    assert pooled(many) == ("a − b", 40.0, False, [])
+    assert pooled(many, one) == ("a − b (Many)", 40.0, False, ["a − b: Many", "a − b: One"])
+    names = ["a − b: Many", "a − b: Other", "a − b: One"]
+    assert pooled(many, other, one) == ("a − b (mean of 2)", 35.0, False, names)
+    assert pooled(one) == ("a − b", 75.0, True, [])

@@ -30,8 +30,8 @@ def blocks(found: Found, remarks: Mapping[str, str]) -> Iterator[str]:
     yield (
         "Effects are differences of test accuracies after the last epoch, in percentage points, or what is named. "
         "Where a comparison has several problems, the effect is the mean over them (Welch's test with the problems as "
-        "strata), and the single problems are folded up below. Corrected p-values count all comparisons of this "
-        "section; those of single problems count all single problems."
+        "strata) as far as there are two runs of either side, and the single problems are folded up below. Corrected "
+        "p-values count all comparisons of this section; those of single problems count all single problems."
     )
     for question, rows in zip(QUESTIONS, answers(found).values(), strict=True):
         yield f"### {question.asks}"

@@ -187,7 +187,7 @@ def _row(check: Check, p: float, parts: Sequence[Row] = ()) -> Row:
 
 
 def _tests(comparison: Comparison, found: Found) -> Iterator[tuple[Check, list[Check]]]:
-    """The test over all problems, and that of each if there are several."""
+    """The test over all problems that can be tested, and that of each if there are several."""
     results = found.get(comparison.plan)
     if results is None:
         yield Check(comparison.what, math.nan), []
@@ -197,9 +197,9 @@ def _tests(comparison: Comparison, found: Found) -> Iterator[tuple[Check, list[C
         return
     values = [one for one in comparison.values(results) if one[1] and one[2]]
     parts = [_check(f"{comparison.what}: {problem}", [(first, second)]) for problem, first, second in values]
-    count = len(values)
-    what = comparison.what + (f" (mean of {count})" if count > 1 else "")
-    yield _check(what, [(first, second) for _, first, second in values]), parts if count > 1 else []
+    tested = [one for one in values if min(len(one[1]), len(one[2])) > 1] or values
+    over = f" (mean of {len(tested)})" if len(tested) > 1 else f" ({tested[0][0]})" if len(values) > 1 else ""
+    yield _check(comparison.what + over, [one[1:] for one in tested]), parts if len(values) > 1 else []
 
 
 def _check(what: str, pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Check:
