@@ -37,7 +37,7 @@ def _halved(images: Tensor) -> Tensor:
     if images.device.type != "cpu" or torch.compiler.is_compiling():
         return F.max_pool2d(images, 2)
     if torch.is_grad_enabled():
-        halved: Tensor = _Halved.apply(images)[0]  # type: ignore[no-untyped-call]
+        halved: Tensor = _Halved.apply(images)[0]  # type: ignore[no-untyped-call] # torch says nothing of its types
         return halved
     rows = torch.maximum(images[..., ::2, :], images[..., 1::2, :])
     return torch.maximum(rows[..., ::2], rows[..., 1::2])
