@@ -186,6 +186,15 @@ def test_a_run_that_is_there_is_kept_unless_told_otherwise(tmp_path):
         write(tmp_path)
 
 
+@pytest.mark.parametrize("before", [(), ("kept",), ("kept", "kept/runs"), ("kept", "kept/runs", "kept/runs/other")])
+def test_a_run_that_is_forgotten_takes_along_the_folders_that_were_made_for_it_and_no_others(tmp_path, before):
+    for name in before:
+        (tmp_path / name).mkdir()
+    with records.InFolder(tmp_path / "kept" / "runs", CONFIG) as record:
+        record.forget()
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == list(before)
+
+
 def test_another_configuration_in_the_same_folder_is_refused(tmp_path):
     folder = write(tmp_path, result=None).folder
     (folder / "config.json").write_text(replace(CONFIG, epochs=99).to_json())

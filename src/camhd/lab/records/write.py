@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
@@ -80,6 +81,7 @@ class InFolder:
         self._resume, self._overwrite = resume, overwrite
         self._lock = files.Lock(self.path)
         self._history: BinaryIO | None = None
+        self._made: list[Path] = []  # folders above it that were not there, the nearest first
 
     @property
     def finished(self) -> bool:
@@ -87,6 +89,7 @@ class InFolder:
         return (self.path / RESULT).exists()
 
     def __enter__(self) -> InFolder:
+        self._made = list(takewhile(lambda folder: not folder.exists(), self.path.parents))
         try:
             with files.telling(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -121,8 +124,9 @@ class InFolder:
 
     def _remove_empty(self) -> None:
         if not (self.path / CONFIG).exists():
-            with contextlib.suppress(OSError):  # somebody may have begun it meanwhile
-                self.path.rmdir()
+            with contextlib.suppress(OSError):  # somebody may have begun it, or another run beside it, meanwhile
+                for folder in (self.path, *self._made):
+                    folder.rmdir()
 
     def _check(self) -> None:
         if not self._resume:
