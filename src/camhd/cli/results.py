@@ -111,7 +111,9 @@ def rerun(
 ) -> None:
     """Run a single record again, and compare.
 
-    Everything that was written down is compared, but for times. The exit code is 1 if anything differs.
+    Everything that was written down is compared, but for times. If anything differs, and this is a clone of the
+    project, it is run once more with the sources of the commit that the record was made with. The exit code is 1 if
+    anything still differs.
     """
     kept = o.checked(context, lambda: lab.find(record, results))
     if threads is not None and threads < 1:
@@ -119,16 +121,26 @@ def rerun(
     torch.set_num_threads(threads or kept.threads)
     with watching(1, every_epoch=True) as watcher:
         made = o.checked(context, lambda: lab.repeat(kept, folder, watcher))
+    sources = None if made.equal else lab.sources_of(kept)
+    if sources is not None:
+        if not json:
+            _tell(made)
+            print(f"Once more, with the sources that it was made with, those of {sources.commit[:9]}.")
+        made = o.checked(context, lambda: lab.repeat(kept, folder, sources=sources))
     if json:
         print(json_format.dumps({**asdict(made), "equal": made.equal}, indent=1, ensure_ascii=False))
-        raise typer.Exit(int(not made.equal))
+    else:
+        _tell(made)
+    raise typer.Exit(int(not made.equal))
+
+
+def _tell(made: lab.Repeated) -> None:
     for other in made.elsewhere:
         print(f"Not the same here: {other}")
     for different in made.differences:
         print(f"Differs: {different}")
     if made.equal:
         print(f"Equal: all {made.compared:,} values of {made.id} but its times.")
-    raise typer.Exit(int(not made.equal))
 
 
 def _wanted(one: lab.Archive) -> int:

@@ -74,13 +74,19 @@ def cores() -> int:
 
 def _commit(folder: Path) -> str | None:
     try:
-        _git(folder, "ls-files", "--error-unmatch", "__init__.py")  # else it is the commit of something around camhd
-        changed = _git(folder, "status", "--porcelain", "--", ".")
-        return _git(folder, "rev-parse", "HEAD") + ("+" if changed else "")
+        git(folder, "ls-files", "--error-unmatch", "__init__.py")  # else it is the commit of something around camhd
+        changed = git(folder, "status", "--porcelain", "--", ".")
+        return git(folder, "rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def git(folder: Path, *arguments: str) -> str:
+    """What git says in a folder.
+
+    Raises:
+        OSError: There is no git.
+        subprocess.CalledProcessError: It refuses.
+    """
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

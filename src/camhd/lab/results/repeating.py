@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..records.text import to_json
 from ..train import Watcher, again, execute
 from .archive import SUFFIX, WHOLE, Line, digest, measured_of, run_of, untimed
 from .archive import read as read_archive
+from .sources import Sources, of_commit
 
 SHOWN = 5  # differences that are named one by one
 COMPILED = (
@@ -69,12 +71,14 @@ class Repeated:
         compared: how many numbers were compared.
         differences: where the two differ, in words; empty if they are equal.
         elsewhere: what else is different about machine and versions, in words.
+        sources: the commit whose sources it was repeated with; None for the present ones.
     """
 
     id: str
     compared: int
     differences: Sequence[str]
     elsewhere: Sequence[str] = ()
+    sources: str | None = None
 
     @property
     def equal(self) -> bool:
@@ -127,29 +131,51 @@ def _kept(name: str, where: str, line: Line) -> Kept:
     return Kept(name, where, measured=measured_of(line))
 
 
-def repeat(kept: Kept, folder: str | Path | None = None, watcher: Watcher | None = None) -> Repeated:
+def repeat(
+    kept: Kept, folder: str | Path | None = None, watcher: Watcher | None = None, sources: Sources | None = None
+) -> Repeated:
     """Run a record again and compare. The caller sets the number of threads, `kept.threads`.
 
     Args:
         kept: the record.
-        folder: where the new record is written; None keeps it in memory.
-        watcher: is told how it goes.
+        folder: where the new record is written; None does not keep it.
+        watcher: is told how it goes, with the present sources.
+        sources: other sources than the present ones, such as those that it was made with (`sources_of`).
 
     Raises:
         ValueError: The run cannot be repeated: its data set is another one here, for example.
     """
     if kept.measured is not None:
-        own = _values(measuring.calculate(kept.measured.measurement, KINDS))
+        asked = kept.measured.measurement
+        own = _values(measuring.calculate(asked, KINDS) if sources is None else sources.measure(asked))
         theirs = _values(kept.measured.values)
         pairs = [(name, theirs.get(name), own.get(name)) for name in dict.fromkeys((*theirs, *own))]
-        return Repeated(kept.id, len(pairs), _different(pairs), _elsewhere(kept))
+        return _repeated(kept, len(pairs), _different(pairs), sources)
+    made = _trained(kept, folder, watcher, sources)
     assert kept.run is not None
-    made = execute(again(kept.run.config), folder, overwrite=folder is not None, watcher=watcher)
     pairs = list(_pairs(kept.run, made))
     different = _different(pairs)
     if kept.whole and not different and digest(made) != kept.whole:
         different = ["a line of the history that was left out when it was packed"]
-    return Repeated(kept.id, len(pairs), different, _elsewhere(kept))
+    return _repeated(kept, len(pairs), different, sources)
+
+
+def sources_of(kept: Kept) -> Sources | None:
+    """The sources that a record was made with, unpacked; None if they cannot be had, or are the present ones."""
+    return of_commit(kept.environment.get("commit"))
+
+
+def _trained(kept: Kept, folder: str | Path | None, watcher: Watcher | None, sources: Sources | None) -> Run:
+    assert kept.run is not None
+    if sources is None:
+        return execute(again(kept.run.config), folder, overwrite=folder is not None, watcher=watcher)
+    with tempfile.TemporaryDirectory() as place:
+        return sources.train(kept.run.config, folder or place)
+
+
+def _repeated(kept: Kept, compared: int, different: Sequence[str], sources: Sources | None) -> Repeated:
+    commit = None if sources is None else sources.commit
+    return Repeated(kept.id, compared, different, _elsewhere(kept, commit), commit)
 
 
 def _values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,12 +219,12 @@ def _different(pairs: Sequence[tuple[str, Any, Any]]) -> list[str]:
     return [*found[:SHOWN], f"and {more} more"] if more > 0 else found
 
 
-def _elsewhere(kept: Kept) -> list[str]:
-    here, then = environment(), kept.environment
+def _elsewhere(kept: Kept, sources: str | None) -> list[str]:
+    here, then = environment() | ({} if sources is None else {"commit": sources}), kept.environment
     found = [
         f"{name} {then[name]} then, {here[name]} now" for name in then if name in here and then[name] != here[name]
     ]
-    return [*found, COMPILED] if compiled_here() else found
+    return [*found, COMPILED] if sources is None and compiled_here() else found
 
 
 def compiled_here() -> bool:

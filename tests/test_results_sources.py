@@ -1,0 +1,134 @@
+"""Running a record again with the sources of another commit, in a project made for it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from camhd.cli import commands
+from camhd.lab import records, results
+from camhd.lab.plans.measuring import Measurement, calculate
+from camhd.lab.plans.running import KINDS
+from camhd.lab.results import repeating, sources
+from camhd.lab.train import prepare
+from camhd.lab.train.settings import Settings
+
+LOSS = "factor = self.config.loss_scale"  # in the loop, where older sources did something else
+pytestmark = pytest.mark.slow
+
+
+def git(project: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", "-C", project, *who, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A clone of camhd, as it is now; in the commit before, it took another loss."""
+    place = tmp_path_factory.mktemp("project")
+    package = place / sources.PACKAGE
+    shutil.copytree(sources.HERE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    git(place, "init", "--quiet")
+    loop = package / "lab" / "train" / "loop.py"
+    present = loop.read_text()
+    assert LOSS in present
+    for text in (present.replace(LOSS, f"{LOSS} * 3"), present):
+        loop.write_text(text)
+        git(place, "add", ".")
+        git(place, "commit", "--quiet", "--message", "-")
+    return place
+
+
+@pytest.fixture(scope="module")
+def older(project) -> str:
+    return git(project, "rev-parse", "HEAD~1")
+
+
+@pytest.fixture(scope="module")
+def made_then(project, older, tmp_path_factory) -> sources.Sources:
+    found = sources.of_commit(older, project / sources.PACKAGE, tmp_path_factory.mktemp("cache"))
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def record(made_then, tmp_path_factory) -> Path:
+    """The folder of a run that was made with the older sources, by itself in another."""
+    job = prepare("ffnn:8", "digits", "sgd", Settings(epochs=1, batch_size=500), seed=3)
+    parent = tmp_path_factory.mktemp("records")
+    run = made_then.train(job.config, parent)
+    assert run.folder is not None
+    path = run.folder / "result.json"
+    path.write_text(path.read_text().replace('"commit": null', f'"commit": "{made_then.commit}"'))
+    return run.folder
+
+
+def test_a_record_that_present_sources_do_not_give_is_given_by_its_own(record, made_then):
+    kept = results.find(str(record))
+    now = results.repeat(kept)
+    assert not now.equal
+    assert any(word.startswith("commit ") for word in now.elsewhere)
+    then = results.repeat(kept, sources=made_then)
+    assert then.equal
+    assert (then.compared, then.sources) == (now.compared, made_then.commit)
+    assert not any(word.startswith("commit ") for word in then.elsewhere)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_command_tries_both(record, project, made_then, tmp_path, monkeypatch, wrong):
+    look = partial(sources.of_commit, package=project / sources.PACKAGE, cache=made_then.folder.parents[1])
+    monkeypatch.setattr(repeating, "of_commit", look)
+    place = Path(shutil.copytree(record, tmp_path / record.name))
+    if wrong:
+        (place / "result.json").write_text((place / "result.json").read_text().replace('"steps": 3', '"steps": 7'))
+    done = CliRunner().invoke(commands.app, ["rerun", str(place), "--folder", str(tmp_path / "again")])
+    before, _, after = done.stdout.partition(
+        f"Once more, with the sources that it was made with, those of {made_then.commit[:9]}.\n"
+    )
+    assert "Differs: final: train_loss: " in before
+    assert ("Equal: all" in after, "Differs: steps: 7 then, 3 now" in after) == (not wrong, wrong)
+    assert done.exit_code == wrong
+    assert records.read(tmp_path / "again" / record.name).final == records.read(record).final
+
+
+def test_a_measurement_can_be_made_with_other_sources(made_then):
+    asked = Measurement("combination", {"levels": ["global", "layer"], "hyper_lr": 0.01, "steps": 3, "seed": 0})
+    assert made_then.measure(asked) == calculate(asked, KINDS)
+
+
+def test_what_other_sources_refuse_is_told(record, made_then, tmp_path):
+    config = replace(records.read(record).config, fingerprint="another")
+    with pytest.raises(ValueError, match=rf"sources of {made_then.commit[:9]} cannot repeat it: .*was 'another'"):
+        made_then.train(config, tmp_path)
+
+
+def test_sources_are_unpacked_once_and_without_what_is_around_them(project, older, tmp_path):
+    first = sources.of_commit(older, project / sources.PACKAGE, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [older]
+    assert [path.relative_to(tmp_path / older).as_posix() for path in (tmp_path / older).glob("*/*")] == ["src/camhd"]
+    (first.folder / "mark").touch()
+    assert sources.of_commit(older, project / sources.PACKAGE, tmp_path) == first
+    assert (first.folder / "mark").exists()
+
+
+def test_there_are_none_where_they_cannot_be_had_or_are_the_present_ones(project, older, tmp_path, monkeypatch):
+    package, cache = project / sources.PACKAGE, tmp_path / "cache"
+    assert sources.of_commit(git(project, "rev-parse", "HEAD"), package, cache) is None
+    for nothing in (None, "", f"{older}+", "0" * 40):
+        assert sources.of_commit(nothing, package, cache) is None
+    elsewhere = Path(
+        shutil.copytree(package, project / "elsewhere" / "camhd")
+    )  # in a repository, but not the project's
+    assert sources.of_commit(older, elsewhere, cache) is None
+    (tmp_path / "file").touch()
+    assert sources.of_commit(older, package, tmp_path / "file") is None
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git
+    assert sources.of_commit(older, package, cache) is None
+    assert not cache.exists()
