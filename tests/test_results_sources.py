@@ -121,8 +121,10 @@ def test_sources_are_unpacked_once_and_without_what_is_around_them(project, olde
 def test_there_are_none_where_they_cannot_be_had_or_are_the_present_ones(project, older, tmp_path, monkeypatch):
     package, cache = project / sources.PACKAGE, tmp_path / "cache"
     assert sources.of_commit(git(project, "rev-parse", "HEAD"), package, cache) is None
-    for nothing in (None, "", f"{older}+", "0" * 40):
+    strange = git(project, "commit-tree", f"{older}^{{tree}}", "-m", "in the repository, but not in the history")
+    for nothing in (None, "", f"{older}+", "0" * 40, strange, f"--output={tmp_path / 'written'}"):
         assert sources.of_commit(nothing, package, cache) is None
+    assert not list(tmp_path.iterdir())
     elsewhere = Path(
         shutil.copytree(package, project / "elsewhere" / "camhd")
     )  # in a repository, but not the project's

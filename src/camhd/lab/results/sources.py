@@ -6,6 +6,7 @@ The last bits of a run depend on how its kernels round, and kernels change. The 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -29,21 +30,21 @@ from ..records.text import from_json, to_json
 HERE = Path(camhd.__file__).parent
 PACKAGE = "src/camhd"  # in the project
 # What the other sources are asked to do; they need only what has been there since the first record.
-_TRAIN = """
-import sys, torch
+_BEGIN = """
+import sys, camhd, torch
 from pathlib import Path
+assert Path(sys.argv[4]) in Path(camhd.__file__).parents, f"Python took {camhd.__file__} instead"
+torch.set_num_threads(int(sys.argv[1]))
+"""
+_TRAIN = """
 from camhd.lab.records import RunConfig
 from camhd.lab.train import again, execute
-torch.set_num_threads(int(sys.argv[1]))
 execute(again(RunConfig.from_json(Path(sys.argv[2]).read_text())), sys.argv[3], overwrite=True)
 """
 _MEASURE = """
-import sys, torch
-from pathlib import Path
 from camhd.lab.plans import measuring
 from camhd.lab.plans.running import KINDS
 from camhd.lab.records.text import from_json, to_json
-torch.set_num_threads(int(sys.argv[1]))
 asked = from_json(Path(sys.argv[2]).read_text())
 values = measuring.calculate(measuring.Measurement(asked["kind"], asked["arguments"]), KINDS)
 Path(sys.argv[3]).write_text(to_json(values))
@@ -89,7 +90,8 @@ class Sources:
         with tempfile.TemporaryDirectory() as place:
             file = Path(place) / "asked.json"
             file.write_text(asked, encoding="utf-8")
-            command = [sys.executable, "-c", script, str(torch.get_num_threads()), str(file), str(to)]
+            words = [torch.get_num_threads(), file, to, self.folder]
+            command = [sys.executable, "-c", _BEGIN + script, *map(str, words)]
             done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
         if done.returncode != 0:
             said = done.stderr.strip().rpartition("\n")[2] or f"it ended with {done.returncode}"
@@ -99,21 +101,27 @@ class Sources:
 def of_commit(commit: str | None, package: Path = HERE, cache: Path | None = None) -> Sources | None:
     """The sources of a commit of a project; None if they cannot be had, or are the present ones.
 
+    A record may come from anywhere, and its word is not trusted: only what is in the history of the present sources is
+    ever run.
+
     Args:
         commit: its full name; with a "+" behind it nobody knows what the files were.
         package: the present sources, in a clone of the project.
         cache: where those of the commit are unpacked, once; None for a folder in the user's cache.
     """
+    if commit is None or not re.fullmatch("[0-9a-f]{40}", commit):
+        return None
     try:
         project = Path(git(package, "rev-parse", "--show-toplevel"))
-        if not commit or package != project / PACKAGE:
+        if package.resolve() != (project / PACKAGE).resolve():
             return None
-        if not git(project, "diff", "--name-only", f"{commit}^{{commit}}", "--", PACKAGE):
+        git(project, "merge-base", "--is-ancestor", commit, "HEAD")
+        if not git(project, "diff", "--name-only", commit, "--", PACKAGE):
             return None
         folder = (cache or user_cache() / "camhd" / "sources") / commit
         if not folder.exists():
             _unpack(project, commit, folder)
-    except (OSError, subprocess.CalledProcessError):  # no git, no repository, no such commit, a disk that is full
+    except (OSError, subprocess.CalledProcessError):  # no git, no repository, not in its history, a disk that is full
         return None
     return Sources(commit, folder / Path(PACKAGE).parent)
 
