@@ -92,17 +92,20 @@ def finals(found: Results, grid: Grid, how: str) -> dict[float, list[float]]:
     return {ratio: own for ratio, own in values.items() if own}
 
 
-def _charts(found: Results) -> Section:
-    charts = []
+def _charts(found: Results) -> Section | None:
+    """A panel and a table for every problem that has runs."""
+    charts, tables = [], []
     for grid in found.grids:
         (problem,) = grid.problems
         lines = {how: list(finals(found, grid, how).items()) for how in (FIXED, TRAINED)}
         base = found.finals(grid.name, problem.title, "baseline")
-        lines["baseline"] = [(0.0, base), (1.0, base)]
-        charts.append(along(problem.title, "ratio of the global level", lines))
+        if base or any(lines.values()):
+            lines["baseline"] = [(0.0, base), (1.0, base)]
+            charts.append(along(problem.title, "ratio of the global level", lines))
+            tables.append(_table(found, grid))
     text = "Test accuracy after the last epoch: mean over runs, with a band of one standard error to either side."
     title = f"Accuracy against the initial combination ratio: {said('Fig:1')}"
-    return Section(title, (text,), [_table(found, grid) for grid in found.grids], charts)
+    return Section(title, (text,), tables, charts) if charts else None
 
 
 def _table(found: Results, grid: Grid) -> Table:

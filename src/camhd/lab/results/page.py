@@ -178,7 +178,7 @@ def _section(plan: str, section: Section, pictures: list[Picture]) -> Iterator[s
     yield f"### {section.title}"
     yield from map(escaped, section.texts)
     for table in section.tables:
-        if len(section.tables) > 1:
+        if len(section.tables) > 1 or table.title not in section.title:  # else the heading says it
             yield f"**{escaped(table.title)}**"
         yield markdown(table)
         yield escaped(table.note.replace("★", "Bold:"))
