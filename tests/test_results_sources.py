@@ -122,15 +122,19 @@ def test_there_are_none_where_they_cannot_be_had_or_are_the_present_ones(project
     package, cache = project / sources.PACKAGE, tmp_path / "cache"
     assert sources.of_commit(git(project, "rev-parse", "HEAD"), package, cache) is None
     strange = git(project, "commit-tree", f"{older}^{{tree}}", "-m", "in the repository, but not in the history")
-    for nothing in (None, "", f"{older}+", "0" * 40, strange, f"--output={tmp_path / 'written'}"):
+    for nothing in (None, "", 7, f"{older}+", "0" * 40, strange, f"--output={tmp_path / 'written'}"):
         assert sources.of_commit(nothing, package, cache) is None
     assert not list(tmp_path.iterdir())
     elsewhere = Path(
         shutil.copytree(package, project / "elsewhere" / "camhd")
     )  # in a repository, but not the project's
     assert sources.of_commit(older, elsewhere, cache) is None
-    (tmp_path / "file").touch()
-    assert sources.of_commit(older, package, tmp_path / "file") is None
     monkeypatch.setenv("PATH", str(tmp_path))  # no git
     assert sources.of_commit(older, package, cache) is None
     assert not cache.exists()
+
+
+def test_a_disk_that_does_not_take_them_is_told(project, older, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=rf"sources of {older[:9]} cannot be unpacked into '.*file.{older}': "):
+        sources.of_commit(older, project / sources.PACKAGE, tmp_path / "file")

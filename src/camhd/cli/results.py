@@ -121,16 +121,17 @@ def rerun(
     torch.set_num_threads(threads or kept.threads)
     with watching(1, every_epoch=True) as watcher:
         made = o.checked(context, lambda: lab.repeat(kept, folder, watcher))
-    sources = None if made.equal else lab.sources_of(kept)
+    if not json:
+        _tell(made)
+    sources = None if made.equal else o.checked(context, lambda: lab.sources_of(kept))
     if sources is not None:
         if not json:
-            _tell(made)
             print(f"Once more, with the sources that it was made with, those of {sources.commit[:9]}.")
         made = o.checked(context, lambda: lab.repeat(kept, folder, sources=sources))
+        if not json:
+            _tell(made)
     if json:
         print(json_format.dumps({**asdict(made), "equal": made.equal}, indent=1, ensure_ascii=False))
-    else:
-        _tell(made)
     raise typer.Exit(int(not made.equal))
 
 

@@ -161,7 +161,11 @@ def repeat(
 
 
 def sources_of(kept: Kept) -> Sources | None:
-    """The sources that a record was made with, unpacked; None if they cannot be had, or are the present ones."""
+    """The sources that a record was made with, unpacked; None if they cannot be had, or are the present ones.
+
+    Raises:
+        ValueError: The disk does not take them.
+    """
     return of_commit(kept.environment.get("commit"))
 
 

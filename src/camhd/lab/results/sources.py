@@ -108,8 +108,11 @@ def of_commit(commit: str | None, package: Path = HERE, cache: Path | None = Non
         commit: its full name; with a "+" behind it nobody knows what the files were.
         package: the present sources, in a clone of the project.
         cache: where those of the commit are unpacked, once; None for a folder in the user's cache.
+
+    Raises:
+        ValueError: The disk does not take them.
     """
-    if commit is None or not re.fullmatch("[0-9a-f]{40}", commit):
+    if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40}", commit):
         return None
     try:
         project = Path(git(package, "rev-parse", "--show-toplevel"))
@@ -118,11 +121,14 @@ def of_commit(commit: str | None, package: Path = HERE, cache: Path | None = Non
         git(project, "merge-base", "--is-ancestor", commit, "HEAD")
         if not git(project, "diff", "--name-only", commit, "--", PACKAGE):
             return None
-        folder = (cache or user_cache() / "camhd" / "sources") / commit
+    except (OSError, subprocess.CalledProcessError):  # no git, no repository, not in its history
+        return None
+    folder = (cache or user_cache() / "camhd" / "sources") / commit
+    try:
         if not folder.exists():
             _unpack(project, commit, folder)
-    except (OSError, subprocess.CalledProcessError):  # no git, no repository, not in its history, a disk that is full
-        return None
+    except (OSError, subprocess.CalledProcessError, tarfile.TarError) as error:
+        raise ValueError(f"the sources of {commit[:9]} cannot be unpacked into {str(folder)!r}: {error}") from error
     return Sources(commit, folder / Path(PACKAGE).parent)
 
 
