@@ -29,7 +29,7 @@ MODELS = {
     "CIFAR10": {"data": "cifar10"},
     "SVHN": {"data": "svhn:20000"},
     "ResNet-18": {"model": "resnet18:0.25"},
-    "ResNet-34": {"model": "resnet34:0.25"},
+    "ResNet-34": {"model": "resnet34:0.125"},
 }
 METHODS = {
     "ffnn": {
