@@ -27,12 +27,13 @@ def test_the_python_examples_of_the_page_run():
 def test_a_constant_rate_that_comes_late_is_worse_on_the_quadratic_without_noise():
     """As "Why one task stays behind" of docs/default-rule.md says, with its own example."""
     text = PAGE.with_name("default-rule.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^for late in", text, re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(r"^```python\n(.*?)^for late, forgets in", text, re.DOTALL | re.MULTILINE)
     namespace: dict[str, Any] = {}
     exec(compile(block, "default-rule.md", "exec"), namespace)
     at_once, late = namespace["ends_at"](0.3, 0), namespace["ends_at"](0.3, 45)
     assert at_once < 0.0003
     assert late > 2 * at_once
+    assert namespace["ends_at"](0.2, 45, forgets=True) < 0.0006
     assert f"| 0 steps | 0.00058 | 0.00031 | {at_once:.5f}" in text
 
 
