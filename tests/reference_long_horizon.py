@@ -23,6 +23,7 @@ TIE = 0.1  # pull of a rate to the one above it
 REACH = 0.5  # the part of its weights that a rate far above the one above it moves before it grows half as fast
 FIRST, BOUND = 1e-2, 0.1  # a layer's first step, and any step, as a part of its weights
 FLOOR = 1e-2  # weights count as at least so large (root mean square)
+SQUARES = 0.5  # what a new g² counts for in Adam's average, as a part of the usual squared cosine
 SUDDEN, RECENT = 2.0, 0.97  # how much longer than usual a layer's direction may be, and the memory of what is usual
 
 
@@ -84,6 +85,7 @@ class Reference:
 
     def __init__(self, model, lr: float, base: str = "adam", levels=("global", "layer"), **options: float):
         self.base, fixed = BASES[base]
+        self.squares = options.pop("squares", SQUARES)
         self.options = {**DEFAULTS[self.base], **fixed, **options}
         self.levels = levels
         known: dict[tuple, Rate] = {}
@@ -105,6 +107,9 @@ class Reference:
     def step(self, factor: float = 1.0) -> None:
         """One step; `factor` is what a scheduler makes of the rates (spec, section 9), and slows their learning."""
         live = [cell for cell in self.cells if cell.param.grad is not None]
+        root = self.cells[0].rates[0]
+        if self.levels[0] == "global":  # (2)
+            self.options["squares"] = self.squares * root.square / (1 - SPREAD**root.seen) if root.seen else 0.0
         sums = {}
         for index, cell in enumerate(live):  # pass 1
             sums[index] = self._observe(cell)

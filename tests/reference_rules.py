@@ -42,8 +42,17 @@ def moments(state: State, g: Tensor, o: Options, running_max: bool) -> tuple[Ten
     state["t"] = state.get("t", 0) + 1
     state["m"] = beta1 * state.get("m", zero) + (1 - beta1) * g
     state["v"] = beta2 * state.get("v", zero) + (1 - beta2) * g * g
+    if "squares" in o and not running_max:  # the default rule's average, v̂, put as v is in all that follows
+        weight = square_weight(state["t"], beta1, beta2, o["squares"])
+        state["v_hat"] = (1 - weight) * state.get("v_hat", zero) + weight * g * g
+        state["v"] = state["v_hat"] * (1 - beta2 ** state["t"])
     state["v_max"] = torch.maximum(state.get("v_max", zero), state["v"])
     return state["m"], state["v_max"] if running_max else state["v"], state["t"]
+
+
+def square_weight(t: int, beta1: float, beta2: float, least: float) -> float:
+    """What this step's g² counts for in v̂: so much at least, but no more than g counts for in m̂."""
+    return max(min(least, (1 - beta1) / (1 - beta1**t)), (1 - beta2) / (1 - beta2**t))
 
 
 def adam(state: State, g: Tensor, theta: Tensor, kappa: Tensor, c: float, o: Options) -> tuple[Tensor, Tensor]:

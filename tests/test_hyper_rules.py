@@ -71,6 +71,7 @@ def test_names_of_rules() -> None:
         ("floor", (0.0, 0.5), (-1e-9,)),
         ("sudden", (1.0, float("inf")), (0.999, 0.0, float("nan"))),
         ("recent", (0.0, 0.999), (-1e-9, 1.0, float("nan"))),
+        ("squares", (0.0, 0.5), (-1e-9, float("nan"))),
     ],
 )
 def test_arguments_of_the_long_horizon_rule(name: str, good: tuple[float, ...], bad: tuple[float, ...]) -> None:
@@ -91,8 +92,8 @@ def test_the_long_horizon_rule_has_the_numbers_of_its_page() -> None:
     assert own == (
         literal.BETA_MAX, literal.PATIENCE, literal.FAVOUR, literal.SETTLE, literal.STEADY, literal.SPREAD,
     )  # fmt: skip
-    own = (rule.boost, rule.small, rule.tie, rule.reach)
-    assert own == (literal.BOOST, literal.SMALL, literal.TIE, literal.REACH)
+    own = (rule.boost, rule.small, rule.tie, rule.reach, rule.squares)
+    assert own == (literal.BOOST, literal.SMALL, literal.TIE, literal.REACH, literal.SQUARES)
     assert rule.hyper_lr == 1.0
     assert rule.combine_lr == 0.0
 

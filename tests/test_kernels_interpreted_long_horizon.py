@@ -47,7 +47,11 @@ OPTIONS: list[dict[str, Any]] = [
     {"max_change": 1.03},
     {"maximize": True},
     {"maximize": True, "weight_decay": 0.0},
-    {"hyper_rule": LongHorizon(fast=3.0, tie=0.5, small=1.0, memory=0.9, floor=0.5, sudden=1.01, recent=0.6)},
+    {
+        "hyper_rule": LongHorizon(
+            fast=3.0, tie=0.5, small=1.0, memory=0.9, floor=0.5, sudden=1.01, recent=0.6, squares=0.4
+        )
+    },
     {"hyper_rule": LongHorizon(floor=0.0)},
     {"hyper_lr": {"global": 1.0, "layer": 0.0, "unit": 0.7}},
     {"lr": 5.0},

@@ -25,7 +25,7 @@ def test_the_python_examples_of_the_page_run():
 
 
 def test_a_constant_rate_that_comes_late_is_worse_on_the_quadratic_without_noise():
-    """As "Why one task stays behind" of docs/default-rule.md says, with its own example."""
+    """As "Why Adam has to forget" of docs/default-rule.md says, with its own example."""
     text = PAGE.with_name("default-rule.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^for late, forgets in", text, re.DOTALL | re.MULTILINE)
     namespace: dict[str, Any] = {}

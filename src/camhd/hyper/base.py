@@ -67,6 +67,10 @@ class HyperRule(ABC):
         """State of its own for these rates, each tensor shaped like them."""
         return {}
 
+    def square_weight(self, state: Mapping[str, Tensor]) -> Tensor | None:
+        """What the next g² counts for in a base rule's average of them, at least; by rate. None: not its say."""
+        return None
+
     @abstractmethod
     def update(self, rates: Tensor, pull: Pull, state: Mapping[str, Tensor]) -> tuple[Tensor, State]:
         """The rates after this step, and the state after it. Writes to neither."""

@@ -38,6 +38,9 @@ class LongHorizon(HyperRule):
         floor: weights count as at least so large (root mean square), for those that start at zero.
         sudden: how many times as long as usual a layer's direction may be before its step is shortened to that.
         recent: memory of what is usual.
+        squares: what a new g² counts for in Adam's average of them, at least, as a part of the usual squared cosine:
+            where gradients are little else than noise, all of them tell how large it is; where they are not, those of
+            long ago tell little of those to come. 0 leaves it to β₂.
     """
 
     needs_norms = True
@@ -64,6 +67,7 @@ class LongHorizon(HyperRule):
         floor: float = 1e-2,
         sudden: float = 2.0,
         recent: float = 0.97,
+        squares: float = 0.5,
     ) -> None:
         for name, value in {"memory": memory, "spread": spread, "recent": recent}.items():
             if not 0 <= value < 1:
@@ -76,16 +80,24 @@ class LongHorizon(HyperRule):
         if not sudden >= 1:
             raise ValueError(f"'sudden' must be 1 or more, got {sudden}.")
         others = {"fast": fast, "steady": steady, "favour": favour, "boost": boost, "tie": tie, "floor": floor}
+        others |= {"squares": squares}
         for name, value in others.items():
             if not value >= 0:
                 raise ValueError(f"'{name}' must be 0 or more, got {value}.")
         self.fast, self.steady, self.patience, self.spread = fast, steady, patience, spread
         self.favour, self.settle = favour, settle
-        self.boost, self.small, self.tie, self.reach = boost, small, tie, reach
+        self.boost, self.small, self.tie, self.reach, self.squares = boost, small, tie, reach, squares
         self.traced = Trace(memory, first, bound, floor, sudden, recent)
 
     def start(self, rates: Tensor) -> State:
         return {name: torch.zeros_like(rates) for name in ("square", "seen", "against", "peak")}
+
+    def square_weight(self, state: Mapping[str, Tensor]) -> Tensor | None:
+        return self.squares * self._usual(state["square"], state["seen"])
+
+    def _usual(self, square: Tensor, seen: Tensor) -> Tensor:
+        """The average of squared cosines, of which so many have been seen."""
+        return square / torch.where(seen > 0, 1 - self.spread**seen, 1)
 
     def update(self, rates: Tensor, pull: Pull, state: Mapping[str, Tensor]) -> tuple[Tensor, State]:
         assert pull.norms is not None
@@ -97,8 +109,7 @@ class LongHorizon(HyperRule):
         live = (norms > 0) & (cosine != 0)
         seen = state["seen"] + 1
         square = self.spread * state["square"] + (1 - self.spread) * cosine.square()
-        usual = (square / (1 - self.spread**seen)).sqrt()
-        y = (cosine / torch.where(live, usual, 1)).clamp(-1, 1)
+        y = (cosine / torch.where(live, self._usual(square, seen).sqrt(), 1)).clamp(-1, 1)
         sign = cosine.sign()
         evidence = (1 - sign) - self.favour * (1 + sign) / 2
         against = torch.maximum(state["against"] + evidence, seen * (seen / self.settle).clamp_max(1))

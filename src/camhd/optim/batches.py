@@ -52,6 +52,7 @@ def _batch(optimizer: Optimizer, index: int, group: dict[str, Any], active: Numb
         params=[real(p) for _, p in active],
         grads=[real(p.grad) for _, p in active if p.grad is not None],
         states=[states[p] for _, p in active],
+        squares=tree.square_weight(),
     )
     if idle:
         slots, params = [slot for slot, _ in idle], [real(p) for _, p in idle]

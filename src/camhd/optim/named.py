@@ -67,7 +67,7 @@ class Adam(Optimizer):
     Args:
         params: a module, named parameters, parameters, or param-group dicts.
         lr: where all rates start.
-        betas: decay of the two moments.
+        betas: decay of the two moments; with the default rule the second forgets sooner where there is little noise.
         eps: ε.
         weight_decay: L2 decay, added to the gradient, unless it is decoupled.
         amsgrad: use the running maximum of v.

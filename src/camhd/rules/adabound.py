@@ -65,9 +65,9 @@ class AdaBound(Rule):
 
     def advance(self, batch: Batch, grads: Tensors) -> None:
         begin_maxima(batch)
-        (beta1, beta2), squares = batch.options["betas"], batch.state("exp_avg_sq")
-        torch._foreach_lerp_(batch.state("exp_avg"), grads, 1 - beta1)
-        take_squares(squares, grads, beta2)
+        squares = batch.state("exp_avg_sq")
+        torch._foreach_lerp_(batch.state("exp_avg"), grads, 1 - batch.options["betas"][0])
+        take_squares(batch, squares, grads)
         if batch.options["amsgrad"]:
             torch._foreach_maximum_(batch.state("max_exp_avg_sq"), squares)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..tree import Kappas, Number, times_
+from ..tree import Kappas, Number, larger, smaller, times_
 from .base import Batch, Options, Rule, Sensitivity, Tensors, check_at_least_0, step_along, zeros
 
 DIRECTION, SQUARE, LARGEST_SQUARE = "direction", "exp_avg_sq", "max_exp_avg_sq"
@@ -78,11 +78,11 @@ class Adam(Rule):
         return Sensitivity(batch.state(DIRECTION), self._scales(batch, batch.last), fresh=False)
 
     def advance(self, batch: Batch, grads: Tensors) -> None:
-        (beta1, beta2), directions, squares = batch.options["betas"], batch.state(DIRECTION), batch.state(SQUARE)
+        beta1, directions, squares = batch.options["betas"][0], batch.state(DIRECTION), batch.state(SQUARE)
         begin_maxima(batch)
         torch._foreach_mul_(directions, self._roots(batch, batch.last or batch.options))  # m
         torch._foreach_lerp_(directions, grads, 1 - beta1)
-        take_squares(squares, grads, beta2)
+        take_squares(batch, squares, grads)
         if batch.options["amsgrad"]:
             torch._foreach_maximum_(batch.state(LARGEST_SQUARE), squares)
         torch._foreach_div_(directions, self._roots(batch, batch.options, ahead=1))
@@ -137,10 +137,30 @@ def _left(rates: Tensors, decay: float) -> list[Tensor]:
     return [1 - decay * rate for rate in rates]
 
 
-def take_squares(squares: Tensors, grads: Tensors, beta2: float) -> None:
-    """Take g into the second moments: v ← β₂ v + (1 − β₂) g²."""
-    torch._foreach_mul_(squares, beta2)
-    torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
+def take_squares(batch: Batch, squares: Tensors, grads: Tensors) -> None:
+    """Take g into the second moments: v ← β₂ v + (1 − β₂) g², or with other numbers if a hyper rule asks for more."""
+    least, betas = batch.squares, batch.options["betas"]
+    if least is None or batch.options["amsgrad"]:  # a maximum never forgets
+        torch._foreach_mul_(squares, betas[1])
+        torch._foreach_addcmul_(squares, grads, grads, 1 - betas[1])
+        return
+    shares = [square_shares(betas, step + 1, least) for step in batch.counts()]
+    times_(squares, [kept for kept, _ in shares])
+    new = torch._foreach_mul(grads, grads)
+    times_(new, [taken for _, taken in shares])
+    torch._foreach_add_(squares, new)
+
+
+def square_shares(betas: Sequence[float], step: Number, least: Number) -> tuple[Number, Number]:
+    """What v keeps of itself and takes of g² at a step, if g² is to count for so much in v̂ at least.
+
+    v̂ ← (1 − w) v̂ + w g² with w = `least`, but not below what Adam's β₂ gives, nor above what β₁ in its place would: m
+    should not remember gradients that v has forgotten. v stays v̂ (1 − β₂ᵗ).
+    """
+    (beta1, beta2), left = betas, 1 - betas[1] ** step
+    weight = larger((1 - beta2) / left, smaller((1 - beta1) / (1 - beta1**step), least))
+    before = larger(1 - beta2 ** (step - 1), 1 - beta2)  # at the first step nothing is kept
+    return (1 - weight) * left / before, weight * left
 
 
 def begin_maxima(batch: Batch) -> None:

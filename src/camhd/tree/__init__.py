@@ -4,7 +4,7 @@ from .commit import Commit, Pending
 from .config import GroupRates, TreeConfig, check_hyper_lr, check_max_change, check_number
 from .kappa import Kappas, Within
 from .local import LocalLayout, localize
-from .numbers import Number, times_
+from .numbers import Number, larger, smaller, times_
 from .observer import Observer
 from .rates import RateTree
 from .shards import LocalState, Shards, find_shards, local, local_grad
@@ -33,8 +33,10 @@ __all__ = [
     "check_max_change",
     "check_number",
     "find_shards",
+    "larger",
     "local",
     "local_grad",
     "localize",
+    "smaller",
     "times_",
 ]

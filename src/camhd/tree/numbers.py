@@ -20,6 +20,18 @@ def times_(tensors: Sequence[Tensor], numbers: Sequence[Number]) -> None:
         torch._foreach_mul_(list(tensors), floats)
 
 
+def larger(first: Number, second: Number) -> Number:
+    """The larger of two numbers."""
+    if isinstance(first, Tensor):
+        return first.clamp_min(second)
+    return second.clamp_min(first) if isinstance(second, Tensor) else max(first, second)
+
+
+def smaller(first: Number, second: Number) -> Number:
+    """The smaller of two numbers."""
+    return -larger(-first, -second)
+
+
 def within(new: Tensor, old: Tensor, factor: float | Tensor) -> Tensor:
     """New rates, but none that is more than a factor away from the old one; from 0 every change is infinite.
 

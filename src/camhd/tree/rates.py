@@ -159,6 +159,19 @@ class RateTree(Whole):
             slots = before if before >= slots else slots | before
         self._state.moved = slots
 
+    def square_weight(self) -> Number | None:
+        """What g² of the coming step counts for in second moments, at least: what the root says. None: as they say.
+
+        The root speaks for all parameters if there is one for all.
+        """
+        if self.layout.names[0] != "global":
+            return None
+        found = self.config.hyper_rule.square_weight(self.state.levels[0].rule)
+        if found is None:
+            return None
+        here = found.device.type == "cpu" and not torch.compiler.is_compiling()
+        return float(found) if here else found[0]
+
     def last_kappa(self, groups: Sequence[GroupRates]) -> Kappas:
         """κ of the last move once more, for rules whose sensitivity depends on it."""
         state = self._state

@@ -17,7 +17,8 @@ MU, DAMP = 3, 4  # SGD: momentum, 1 − dampening
 FINAL, RATE, PAPER, SQRT = 6, 7, 8, 9  # AdaBound: c·f, γ, whether the paper's bound, whether /√t
 LEARNED, GIVEN, OWN_BETA, OWN_CAP = 10, 11, 12, 13  # c τ, c (1 − τ) α_∞, β and cap of the scalars' own rates
 OPTIONS = 14
-MIN_LR, MAX_LR, COMBINE_LR = 0, 1, 2  # in `settings`
+MIN_LR, MAX_LR, COMBINE_LR, SQUARES = 0, 1, 2, 3  # in `settings`; what g² counts for in v̂, at least
+SETTINGS = 4
 NOTHING_BEHIND, LEARNED_WELL, NOT_FINITE, NOT_RUN = 0, 1, 2, 3  # outcomes; the last one until there is another
 
 WHOLE, REAL, BYTE = np.zeros(0, np.int64), np.zeros(0, np.float64), np.zeros(0, np.uint8)
@@ -49,6 +50,17 @@ def _correction(options, t, corrected):
 
 
 @kernel
+def _take_squares(c, options, t, least):
+    """What v keeps of itself and takes of g² (`camhd.rules.adam.square_shares`)."""
+    c[k.B2], c[k.OMB2] = options[B2], 1 - options[B2]
+    left = 1 - options[B2] ** t
+    weight = min((1 - options[B1]) / (1 - options[B1] ** t), least)
+    if weight > (1 - options[B2]) / left:
+        before = max(1 - options[B2] ** (t - 1), 1 - options[B2])  # at the first step nothing is kept
+        c[k.B2], c[k.OMB2] = (1 - weight) * left / before, weight * left
+
+
+@kernel
 def _prepare(kind, cosine, gamma_leaf, constants, steps, places, moved, first, now, last, settings):
     """The constants of every slot that takes part: this step's and the last one's. Counts the step."""
     for slot in range(len(places)):
@@ -76,7 +88,9 @@ def _prepare(kind, cosine, gamma_leaf, constants, steps, places, moved, first, n
             _bounds(c, old, t, k.LOW_, k.HIGH_, k.SLOW_)
         t += 1
         steps[slot] = t
-        c[k.B1], c[k.OMB1], c[k.B2], c[k.OMB2] = new[B1], 1 - new[B1], new[B2], 1 - new[B2]
+        c[k.B1], c[k.OMB1] = new[B1], 1 - new[B1]
+        largest = kind == tables.AMSGRAD or kind == tables.AMSBOUND  # a maximum never forgets
+        _take_squares(c, new, t, 0.0 if largest else settings[SQUARES])
         c[k.EPS], c[k.SCALE] = new[EPS] * _correction(new, t, corrected), _correction(new, t, True) / (1 - new[B1] ** t)
         _bounds(c, new, t, k.LOW, k.HIGH, k.SLOW)
 
@@ -90,7 +104,7 @@ def _learn(block, like):
         table(block, at.PLACES, slots, tables.PLACE_COLUMNS, WHOLE),
         numbers(block, at.MOVED, slots, BYTE),
     )
-    now, settings = table(block, at.NOW, groups, OPTIONS, REAL), numbers(block, at.SETTINGS, 3, REAL)
+    now, settings = table(block, at.NOW, groups, OPTIONS, REAL), numbers(block, at.SETTINGS, SETTINGS, REAL)
     count, combine, cosine, leaf = block[at.RATE_COUNT], block[at.COMBINE], block[at.COSINE] != 0, block[at.LEAF] != 0
     weights = numbers(block, at.WEIGHTS, levels + leaf, like)
     last_weights = numbers(block, at.LAST_WEIGHTS, levels + leaf, like)
@@ -153,7 +167,7 @@ def open_step(block, control, like):
         numbers(block, at.STEPS, slots, STEP), table(block, at.PLACES, slots, tables.PLACE_COLUMNS, WHOLE),
         numbers(block, at.MOVED, slots, BYTE), numbers(block, at.FIRST, slots, BYTE),
         table(block, at.NOW, groups, OPTIONS, REAL), table(block, at.LAST, groups, OPTIONS, REAL),
-        numbers(block, at.SETTINGS, 3, REAL),
+        numbers(block, at.SETTINGS, SETTINGS, REAL),
     )  # fmt: skip
     passes.start(control, passes.OBSERVING, block[at.THREADS])
 
@@ -163,7 +177,7 @@ def _close(block, items, places, moved, like):
     """Thread 0 sees that all parameters have moved, and notes what the next step looks back on."""
     groups = block[at.GROUP_COUNT]
     if block[at.LEAF] != 0 and block[at.OUTCOME] == LEARNED_WELL:
-        _finish(block, items, places, moved, numbers(block, at.SETTINGS, 3, REAL), like)
+        _finish(block, items, places, moved, numbers(block, at.SETTINGS, SETTINGS, REAL), like)
     for slot in range(len(places)):
         moved[slot] = places[slot, tables.ACTIVE] != 0
     table(block, at.LAST, groups, OPTIONS, REAL)[:] = table(block, at.NOW, groups, OPTIONS, REAL)

@@ -17,8 +17,8 @@ SIZE = 4  # Σ θ², after the four sums of the first pass
 CELL_ROWS = 5
 # The rule's settings, by their place in `horizon`.
 MEMORY, FAST, STEADY, PATIENCE, FAVOUR, SETTLE, SPREAD, BOOST, SMALL, TIE, REACH = range(11)
-FIRST, BOUND, FLOOR, SUDDEN, RECENT = range(11, 16)
-HORIZON = 16
+FIRST, BOUND, FLOOR, SUDDEN, RECENT, SQUARES = range(11, 17)
+HORIZON = 17
 SQUARE, SEEN, AGAINST, PEAK = 0, 1, 2, 3  # rows of the rule's state
 STATE = ("square", "seen", "against", "peak")
 STATE_ROWS = len(STATE)
@@ -159,6 +159,13 @@ def propose(rates, state, parents, horizon, bounds, caps, work):
             work[RATE, at] = min(max(work[RATE, at], rate / caps[at]), rate * caps[at])
         work[RATE, at] = min(max(work[RATE, at], bounds[0]), bounds[1])
     return finite
+
+
+@kernel
+def square_weight(state, horizon):
+    """What g² counts for in second moments at the next step, at least: what the root says, which is the first rate."""
+    seen = state[SEEN, 0]
+    return horizon[SQUARES] * state[SQUARE, 0] / (1 - horizon[SPREAD] ** seen) if seen > 0 else 0.0
 
 
 @kernel

@@ -164,7 +164,7 @@ class Plan:
         caps = put(at.CAPS, np.full(len(self.rates), np.inf))
         self.caps = [caps[first:last] for first, last in pairwise(firsts)]
         high = np.inf if config.max_lr is None else config.max_lr
-        put(at.SETTINGS, np.array([config.min_lr, high, config.combine_lr]))
+        self.settings = put(at.SETTINGS, np.array([config.min_lr, high, config.combine_lr, 0.0]))
         self.combine = COMBINATIONS.get(type(config.combine), learning.FIXED)
         numbers = self.block.numbers
         numbers[at.COMBINE], numbers[at.COSINE] = self.combine, type(config.hyper_rule) is Multiplicative

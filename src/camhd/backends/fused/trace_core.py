@@ -63,7 +63,7 @@ def _learn(block, like):
     usual = numbers(block, at.USUAL, cells, like)
     layer_of = numbers(block, at.LAYER_OF, slots, WHOLE)
     layers = table(block, at.LAYERS, horizon.LAYER_ROWS, block[at.LAYER_COUNT], REAL)
-    settings, rule = numbers(block, at.SETTINGS, 3, REAL), numbers(block, at.HORIZON, horizon.HORIZON, REAL)
+    settings, rule = numbers(block, at.SETTINGS, core.SETTINGS, REAL), numbers(block, at.HORIZON, horizon.HORIZON, REAL)
     of_cells = table(block, at.CELLS, horizon.CELL_ROWS, cells, REAL)
     work, slope = table(block, at.WORK, horizon.WORK_ROWS, count, REAL), numbers(block, at.SLOPE, levels, REAL)
     state = table(block, at.RULE_STATE, horizon.STATE_ROWS, count, like)
@@ -84,6 +84,7 @@ def _learn(block, like):
             weights[:] = candidate
     if finite:
         rates[:], state[:] = work[horizon.RATE], work[horizon.NEW : horizon.WORK_ROWS]
+    settings[core.SQUARES] = horizon.square_weight(state, rule)
     block[at.OUTCOME] = core.LEARNED_WELL if finite else core.NOT_FINITE
     numbers(block, at.LAST_WEIGHTS, levels, like)[:] = old_weights
     horizon.limit(layers, rule)

@@ -45,7 +45,7 @@ class TracedPlan(Plan):
         put(at.WORK, zeros((horizon.WORK_ROWS, len(self.rates))))
         rule = tree.config.hyper_rule
         if type(rule) is LongHorizon:
-            put(at.HORIZON, _settings(rule))
+            put(at.HORIZON, _settings(rule, layout.names[0] == "global"))
             self._share_state(tree)
 
     def _entry(self, real: Any) -> Entry:
@@ -67,11 +67,12 @@ class TracedPlan(Plan):
         self.block.put(at.PARENTS, parents)
 
 
-def _settings(rule: LongHorizon) -> np.ndarray[Any, Any]:
-    """By their places in `horizon`."""
+def _settings(rule: LongHorizon, one_root: bool) -> np.ndarray[Any, Any]:
+    """By their places in `horizon`; second moments hear of a root that is one for all alone."""
     trace = rule.traced
     assert trace is not None
     return np.array([
         trace.memory, rule.fast, rule.steady, rule.patience, rule.favour, rule.settle, rule.spread,
         rule.boost, rule.small, rule.tie, rule.reach, trace.first, trace.bound, trace.floor, trace.sudden, trace.recent,
+        rule.squares if one_root else 0.0,
     ])  # fmt: skip

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...rules import TRACE, Rule
 from ...tree import Ahead, GroupRates, RateTree, Signal
-from . import horizon
+from . import core, horizon
 from .kinds import NAMES, Groups
 from .step import Fused
 from .trace_plan import TracedPlan
@@ -51,7 +51,13 @@ class Traced(Fused):
         tree = self.tree
         if not self.in_kernels and tree.config.restarts(tree.state.step + 1) and tree.state.tracing is not None:
             tree.state.tracing.memory.zero_()  # the kernels take in this step's directions before the tree hears of it
+        if not self.in_kernels:
+            self._note_square_weight()
         return super().step(rates)
+
+    def _note_square_weight(self) -> None:
+        """What second moments are to be told at this step; kernels in which the rates learn note it for the next."""
+        self.plan.settings[core.SQUARES] = self.tree.square_weight() or 0.0
 
     def _note_moves(self) -> None:
         super()._note_moves()
@@ -71,6 +77,7 @@ class Traced(Fused):
     def _resume(self, moved: frozenset[int], rates: Sequence[GroupRates]) -> None:
         """Take up from what another backend, another process or a step cut short has left."""
         self._note_last_options(rates)
+        self._note_square_weight()
         for slot, param in enumerate(self.params):
             if slot not in moved:  # a trace that does not count is empty, as in `foreach`
                 for trace in (self.states.get(param, {}).get(TRACE), self.memory.held_tensors[-1][slot]):
