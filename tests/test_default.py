@@ -6,6 +6,7 @@ import copy
 import functools
 import io
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -242,27 +243,46 @@ def test_a_network_that_has_fitted_its_data_keeps_what_it_has_learned(seed: int,
     assert float(optimizer.tree.state.levels[0].rates) < 0.2
 
 
+def losses_without_noise(make: Callable[[nn.Module], torch.optim.Optimizer], seed: int) -> list[float]:
+    """Of 500 steps on the quadratic without noise."""
+    data = load("quadratic").train
+    inputs, targets = data.inputs.flatten(1), data.targets.flatten()
+    torch.manual_seed(seed)
+    model = nn.Linear(64, 1)
+    optimizer, found = make(model), []
+    for _ in range(500):
+        optimizer.zero_grad()
+        loss = (model(inputs).flatten() - targets).square().mean()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
 @pytest.mark.parametrize("kind", ["adam", "sgdn"])
 def test_a_quadratic_without_noise_is_not_lost_again_and_again(kind: str) -> None:
     """Nothing but a step that is too long ends the growth of rates there; it must not be the first of many."""
-    data = load("quadratic").train
-    inputs, targets = data.inputs.flatten(1), data.targets.flatten()
+    make = camhd.Adam if kind == "adam" else functools.partial(camhd.SGD, momentum=0.9, nesterov=True)
 
-    def worst(sudden: float, seed: int, lr: float) -> float:
-        torch.manual_seed(seed)
-        model, rule = nn.Linear(64, 1), LongHorizon(sudden=sudden)
-        make = camhd.Adam if kind == "adam" else functools.partial(camhd.SGD, momentum=0.9, nesterov=True)
-        optimizer = make(model, lr=lr, hyper_rule=rule)
-        least, found = float("inf"), 0.0
-        for step in range(500):
-            optimizer.zero_grad()
-            loss = (model(inputs).flatten() - targets).square().mean()
-            loss.backward()
-            optimizer.step()
-            found = max(found, loss.item() / least) if step >= 100 else found
-            least = min(least, loss.item())
-        return found
+    def worst(rule: LongHorizon, seed: int, lr: float) -> float:
+        losses = losses_without_noise(lambda model: make(model, lr=lr, hyper_rule=rule), seed)
+        return max(loss / min(losses[: step + 100]) for step, loss in enumerate(losses[100:]))
 
     cases = [(seed, lr) for seed in range(3) for lr in (1e-6, 1e-3)]
-    assert max(worst(LongHorizon().traced.sudden, *case) for case in cases) < 30
-    assert max(worst(float("inf"), *case) for case in cases) > 100
+    assert max(worst(LongHorizon(), *case) for case in cases) < 30
+    assert max(worst(LongHorizon(sudden=float("inf"), squares=0.0), *case) for case in cases) > 100
+
+
+@pytest.mark.parametrize("lr", [1e-6, 1e-3, 1.0])
+def test_a_quadratic_without_noise_ends_below_the_best_constant_rate(lr: float) -> None:
+    """Which needs second moments that forget what they saw while the rate was small."""
+
+    def end(make: Callable[[nn.Module], torch.optim.Optimizer]) -> float:
+        return sum(losses_without_noise(make, seed)[-1] for seed in range(3)) / 3
+
+    constants = [
+        functools.partial(lambda lr, model: torch.optim.Adam(model.parameters(), lr), at) for at in (0.1, 0.3, 1)
+    ]
+    best = min(map(end, constants))
+    assert end(lambda model: camhd.Adam(model, lr=lr)) < best
+    assert end(lambda model: camhd.Adam(model, lr=lr, hyper_rule=LongHorizon(squares=0.0))) > 1.3 * best
