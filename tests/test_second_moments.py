@@ -38,10 +38,10 @@ def averages(opt: Any, param: Tensor, sizes: list[float], noise: float = 0.0) ->
     made = torch.Generator().manual_seed(0)
     found, wanted, average = [], [], torch.zeros_like(param)
     for t, size in enumerate(sizes, 1):
-        least = opt._tree.square_weight() if isinstance(opt, camhd.Optimizer) else None
+        least = opt._tree.square_weight() if isinstance(opt, camhd.Optimizer) else 0.0
         param.grad = size * (1 + noise * torch.randn(param.shape, generator=made, dtype=param.dtype))
         opt.step()
-        average = torch.lerp(average, param.grad.square(), square_weight(t, *BETAS, least or 0.0))
+        average = torch.lerp(average, param.grad.square(), square_weight(t, *BETAS, least))
         found.append(float(opt.state[param]["exp_avg_sq"].mean()) / (1 - 0.999**t))
         wanted.append(float(average.mean()))
     return found, wanted

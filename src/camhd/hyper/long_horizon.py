@@ -80,7 +80,7 @@ class LongHorizon(HyperRule):
         if not sudden >= 1:
             raise ValueError(f"'sudden' must be 1 or more, got {sudden}.")
         others = {"fast": fast, "steady": steady, "favour": favour, "boost": boost, "tie": tie, "floor": floor}
-        others |= {"squares": squares}
+        others["squares"] = squares
         for name, value in others.items():
             if not value >= 0:
                 raise ValueError(f"'{name}' must be 0 or more, got {value}.")

@@ -140,9 +140,11 @@ def _left(rates: Tensors, decay: float) -> list[Tensor]:
 def take_squares(batch: Batch, squares: Tensors, grads: Tensors) -> None:
     """Take g into the second moments: v ← β₂ v + (1 − β₂) g², or with other numbers if a hyper rule asks for more."""
     least, betas = batch.squares, batch.options["betas"]
-    if least is None or batch.options["amsgrad"]:  # a maximum never forgets
+    own = 1 - betas[1]  # Adam's weight is never below it
+    settled = not isinstance(least, Tensor) and least <= own
+    if settled or batch.options["amsgrad"]:  # a maximum never forgets
         torch._foreach_mul_(squares, betas[1])
-        torch._foreach_addcmul_(squares, grads, grads, 1 - betas[1])
+        torch._foreach_addcmul_(squares, grads, grads, own)
         return
     shares = [square_shares(betas, step + 1, least) for step in batch.counts()]
     times_(squares, [kept for kept, _ in shares])

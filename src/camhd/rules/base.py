@@ -42,7 +42,7 @@ class Batch:
     params: Tensors
     grads: Tensors  # as backward() left them; never written to
     states: Sequence[dict[str, Any]]
-    squares: Number | None = None  # what g² counts for in second moments, at least
+    squares: Number = 0.0  # what g² counts for in second moments, at least
     rows: Sequence[Rows] = ()  # which rows of each parameter, if not all of all
     idle: Batch | None = None  # those of the group's parameters that have state, but no gradient at this step
 

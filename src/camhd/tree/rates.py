@@ -159,16 +159,13 @@ class RateTree(Whole):
             slots = before if before >= slots else slots | before
         self._state.moved = slots
 
-    def square_weight(self) -> Number | None:
-        """What g² of the coming step counts for in second moments, at least: what the root says. None: as they say.
-
-        The root speaks for all parameters if there is one for all.
-        """
+    def square_weight(self) -> Number:
+        """What the next g² counts for in second moments, at least: what the root says, if it is one for all."""
         if self.layout.names[0] != "global":
-            return None
+            return 0.0
         found = self.config.hyper_rule.square_weight(self.state.levels[0].rule)
         if found is None:
-            return None
+            return 0.0
         here = found.device.type == "cpu" and not torch.compiler.is_compiling()
         return float(found) if here else found[0]
 

@@ -57,7 +57,7 @@ class Traced(Fused):
 
     def _note_square_weight(self) -> None:
         """What second moments are to be told at this step; kernels in which the rates learn note it for the next."""
-        self.plan.settings[core.SQUARES] = self.tree.square_weight() or 0.0
+        self.plan.settings[core.SQUARES] = self.tree.square_weight()
 
     def _note_moves(self) -> None:
         super()._note_moves()
