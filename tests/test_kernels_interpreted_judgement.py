@@ -34,7 +34,7 @@ def one_by_one(rates: Tensor, sums: dict[str, Tensor]) -> Pull:
 def proposed(rule: LongHorizon, rates: Tensor, state: Tensor, sums: dict[str, Tensor], caps: Any, bounds: Any) -> Any:
     """What the kernel makes of these sums, and whether it calls that finite. The rates above come after the others."""
     package, count = interpreted.load(), len(rates)
-    h, settings = package.horizon, package.trace_plan._settings(rule)
+    h, settings = package.horizon, package.trace_plan._settings(rule, one_root=True)
     both, work = np.concatenate([rates, sums["above"]]), np.zeros((h.WORK_ROWS, 2 * count))
     for row, name in enumerate(("pull", "grads", "traces", "factors", "moved", "sizes")):
         work[row, :count] = sums[name]
