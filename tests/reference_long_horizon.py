@@ -1,6 +1,6 @@
 """The default rule, literally: float64, loops, no cleverness. An oracle for tests, not for training.
 
-The numbers (1) to (10) are those of docs/default-rule.md.
+The numbers (1) to (11) are those of docs/default-rule.md.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ REACH = 0.5  # the part of its weights that a rate far above the one above it mo
 FIRST, BOUND = 1e-2, 0.1  # a layer's first step, and any step, as a part of its weights
 FLOOR = 1e-2  # weights count as at least so large (root mean square)
 SQUARES = 0.5  # what a new g² counts for in Adam's average, as a part of the usual squared cosine
+AVERAGE = 0.7  # how far averaged weights lie on the way back
 SUDDEN, RECENT = 2.0, 0.97  # how much longer than usual a layer's direction may be, and the memory of what is usual
 
 
@@ -124,6 +125,16 @@ class Reference:
             self._move(cell, sums[index]["d"], caps.get(cell.layer, math.inf), parts[cell.layer], factor)
         self.moved |= {cell.layer for cell in live}
         self.factor = factor
+
+    @torch.no_grad()
+    def averaged(self) -> list[Tensor]:
+        """(11) Every parameter's average, in their order."""
+        found = {id(cell.param): cell.param.detach().clone() for cell in self.cells}
+        for cell in self.cells:
+            if cell.kappa > 0:
+                part = AVERAGE * (1 - RHO ** cell.rates[-1].seen) * self.factor * cell.kappa
+                cell.of(found[id(cell.param)]).add_(part * cell.state["trace"])
+        return list(found.values())
 
     def _observe(self, cell: Cell) -> dict:
         """(1) g meets the trace; (2) the base rule's direction; (3) the trace takes it in."""

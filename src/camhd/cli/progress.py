@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from ..lab.records import Run
+from ..lab.records import Run, metrics_of
 from ..lab.train import Progress, Watcher
 
 REFRESH = 0.1  # seconds
@@ -84,8 +84,7 @@ class _Lines(Watcher):
 
     def epoch_ended(self, progress: Progress, epoch: Mapping[str, Any]) -> None:
         if self._every_epoch:
-            metrics = {name: value for name, value in epoch.items() if name.startswith(("train_", "valid_"))}
-            words = told({name.replace("_", " "): value for name, value in metrics.items()}, progress.rate())
+            words = told({name.replace("_", " "): value for name, value in metrics_of(epoch).items()}, progress.rate())
             print(f"epoch {epoch['epoch']}/{progress.config.epochs}  {words}", file=sys.stderr, flush=True)
 
     def ended(self, run: Run) -> None:

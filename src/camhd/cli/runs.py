@@ -8,7 +8,7 @@ from typing import Any
 
 from ..lab.bench.report import Table
 from ..lab.compare import Comparison, Row, notes
-from ..lab.records import Run, RunConfig
+from ..lab.records import Run, RunConfig, metrics_of
 from ..lab.statistics import Summary
 
 
@@ -54,7 +54,7 @@ def one(run: Run) -> list[Table]:
         [(name, _text(value)) for name, value in facts.items()],
         left=2,
     )
-    names = [name for name in (run.epochs[0] if run.epochs else ()) if name.startswith(("train_", "valid_"))]
+    names = list(metrics_of(run.epochs[0])) if run.epochs else []
     rows = [
         (
             str(line["epoch"]),

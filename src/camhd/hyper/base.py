@@ -71,6 +71,10 @@ class HyperRule(ABC):
         """What the next g² counts for in a base rule's average of them, at least; by rate. None: not its say."""
         return None
 
+    def averaging(self, state: Mapping[str, Tensor]) -> Tensor | None:
+        """How far averaged weights lie back along the trace, as a part of it; by rate. None: it has no such average."""
+        return None
+
     @abstractmethod
     def update(self, rates: Tensor, pull: Pull, state: Mapping[str, Tensor]) -> tuple[Tensor, State]:
         """The rates after this step, and the state after it. Writes to neither."""

@@ -41,6 +41,7 @@ class LongHorizon(HyperRule):
         squares: what a new g² counts for in Adam's average of them, at least, as a part of the usual squared cosine:
             where gradients are little else than noise, all of them tell how large it is; where they are not, those of
             long ago tell little of those to come. 0 leaves it to β₂.
+        average: how far averaged weights lie on the way from the last weights to the mean over the trace's memory.
     """
 
     needs_norms = True
@@ -68,6 +69,7 @@ class LongHorizon(HyperRule):
         sudden: float = 2.0,
         recent: float = 0.97,
         squares: float = 0.5,
+        average: float = 0.7,
     ) -> None:
         for name, value in {"memory": memory, "spread": spread, "recent": recent}.items():
             if not 0 <= value < 1:
@@ -87,6 +89,9 @@ class LongHorizon(HyperRule):
         self.fast, self.steady, self.patience, self.spread = fast, steady, patience, spread
         self.favour, self.settle = favour, settle
         self.boost, self.small, self.tie, self.reach, self.squares = boost, small, tie, reach, squares
+        if not 0 <= average <= 1:
+            raise ValueError(f"'average' must lie in [0, 1], got {average}.")
+        self.average = average
         self.traced = Trace(memory, first, bound, floor, sudden, recent)
 
     def start(self, rates: Tensor) -> State:
@@ -94,6 +99,10 @@ class LongHorizon(HyperRule):
 
     def square_weight(self, state: Mapping[str, Tensor]) -> Tensor | None:
         return self.squares * self._usual(state["square"], state["seen"])
+
+    def averaging(self, state: Mapping[str, Tensor]) -> Tensor | None:
+        assert self.traced is not None
+        return self.average * (1 - self.traced.memory ** state["seen"])  # the first weights are in the trace at first
 
     def _usual(self, square: Tensor, seen: Tensor) -> Tensor:
         """The average of squared cosines, of which so many have been seen."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from ..tree import (
     local,
     localize,
 )
-from . import checkpoint
+from . import averaging, checkpoint
 from .batches import batches, real
 from .hooks import hooked
 from .options import MAX_CHANGE, PER_GROUP, WHOLE_TREE, HyperOptions, PaperSettings, Params, check_known
@@ -45,6 +46,8 @@ class Optimizer(torch.optim.Optimizer):
         paper: β and δ where `options` does not say.
         model: the module that owns the parameters, if `params` is not that module itself.
     """
+
+    _averaged = False  # whether the parameters are their averages now
 
     def __init__(
         self,
@@ -86,6 +89,11 @@ class Optimizer(torch.optim.Optimizer):
     @hooked
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step. With a closure, it is called first and its loss returned."""
+        if self._averaged:
+            raise RuntimeError(
+                "the weights are their averages inside `with optimizer.averaged()`, and a step from there would be "
+                "lost; leave the block before you call step()."
+            )
         loss = None
         if closure is not None:
             if not callable(closure):
@@ -186,6 +194,33 @@ class Optimizer(torch.optim.Optimizer):
     def skipped(self) -> int:
         """At how many steps the hypergradient was not finite, so that rates and γ stayed as they were."""
         return int(self._tree.state.skipped)
+
+    @property
+    def can_average(self) -> bool:
+        """Whether `averaged` and `averaged_parameters` work: with the default rule, on any optimizer but AdaBound."""
+        return averaging.available(self)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Weights averaged over the last few hundred steps, to be evaluated or saved: nearly always better ones.
+
+        θ̄ = θ + a (1 − ρᵏ) κ D, κ D being the way back to the exponential average of all weights up to the last step.
+
+        Inside the block the parameters are their averages; afterwards they are to the bit what they were, and training
+        goes on as if nothing had been. What is written to them inside is lost, and `step` is refused. If the model has
+        batch norms, let them see some batches first (`torch.optim.swa_utils.update_bn`): their statistics are those
+        of the weights that are trained.
+
+        >>> import camhd
+        >>> model = torch.nn.Linear(4, 2)
+        >>> opt = camhd.Adam(model)
+        >>> with opt.averaged():
+        ...     score = model(torch.ones(3, 4)).sum()
+        """
+        return averaging.swapped(self)
+
+    def averaged_parameters(self) -> list[Tensor]:
+        """The same weights as new tensors, one for each parameter, in the order of the param groups."""
+        return averaging.averages(self)
 
     def restart(self) -> None:
         """All rates start afresh; γ and the base rule's state stay."""

@@ -28,6 +28,7 @@ class AdaBound(Rule):
     name = "AdaBound"
     remembers = ("betas", "eps", "amsgrad", "final_lr", "gamma", "bounds", "decay_bound")
     entries, together = MOMENTS, MOMENTS[:3]
+    linear = False
 
     def needs_kappa(self, last: Options) -> bool:
         return True

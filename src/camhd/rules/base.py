@@ -140,6 +140,7 @@ class Rule(ABC):
     remade: ClassVar[tuple[str, ...]] = ()  # state that a step with a trace writes before it reads it; need not be kept
     together: ClassVar[tuple[str, ...]] = ()  # those that it has from the first step on
     kinds: ClassVar[tuple[str, ...]] = ()  # the options that make it another method, so that a state is of one kind
+    linear: ClassVar[bool] = True  # U(κ) = κ ⊙ d, so that a trace of d is the way that the weights have come
     formerly: ClassVar[Mapping[str, str]] = {}  # what a saved state has in the place of an entry, before version 5
 
     def needs_kappa(self, last: Options) -> bool:

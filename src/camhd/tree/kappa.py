@@ -28,6 +28,27 @@ class Within(NamedTuple):
         return alpha if self.part is None else alpha * self.part
 
 
+class Scheduled:
+    """What schedulers and decay make of rates: κ = c (τ α* + (1 − τ) α_∞).
+
+    Args:
+        config: the tree's settings.
+        moves: the scheduler's factor c and the decay τ of each param group.
+        limits: α_∞ of each param group.
+    """
+
+    def __init__(self, config: TreeConfig, moves: Sequence[Move], limits: Sequence[float]) -> None:
+        self.decays = config.decays
+        schedule = [1.0 if config.schedule == "global" else move.factor for move in moves]
+        self.learned = [c * move.decay for c, move in zip(schedule, moves, strict=True)]
+        self.given = [c * (1 - move.decay) * a for c, move, a in zip(schedule, moves, limits, strict=True)]
+
+    def kappa(self, cells: Cells, alpha: Tensor) -> Tensor:
+        """From α* to κ, at all cells."""
+        kappa = cells.times_by_group(alpha, self.learned)
+        return kappa + cells.by_group(self.given) if self.decays else kappa
+
+
 class Kappas(Sequence[Tensor]):
     """κ of every slot, as a tensor that broadcasts to its parameter.
 
@@ -55,23 +76,21 @@ class Kappas(Sequence[Tensor]):
         within: Within | None = None,
     ) -> None:
         self.config, self.cells, self.state, self.weights = config, cells, state, weights
-        schedule = [1.0 if config.schedule == "global" else move.factor for move in moves]
-        self.learned = [c * move.decay for c, move in zip(schedule, moves, strict=True)]
-        self.given = [c * (1 - move.decay) * a for c, move, a in zip(schedule, moves, limits, strict=True)]
+        self.scheduled = Scheduled(config, moves, limits)
         columns, combine = columns_of(config, cells, state, moves), config.combine
         layer = cells.layers if combine.by_layer else 0
         if not state.leaves:
             alpha = self._bounded(combine.mix(weights, Places(columns, layer, cells.unit)))
             self.alpha = alpha if within is None else within.bounded(alpha)
-            self.parts = cells.by_slot(self._moving(self.alpha))
+            self.parts = cells.by_slot(self.scheduled.kappa(cells, self.alpha))
         elif combine.linear:
             shares = combine.shares(weights, Places(columns, layer, cells.unit))
             alpha = torch.zeros(cells.total, dtype=cells.dtype, device=cells.device)
             for share, column in zip(shares, columns, strict=False):
                 alpha = torch.addcmul(alpha, column, share)
-            self.parts = cells.by_slot(self._moving(alpha))
+            self.parts = cells.by_slot(self.scheduled.kappa(cells, alpha))
             of_leaf = zip(leaf_shares(config, cells, weights), cells.layout.slots, strict=True)
-            self.shares = [share * self.learned[slot.group] for share, slot in of_leaf]
+            self.shares = [share * self.scheduled.learned[slot.group] for share, slot in of_leaf]
         else:
             self.above = list(zip(*map(cells.by_slot, (*columns, cells.unit)), strict=True))
 
@@ -100,14 +119,10 @@ class Kappas(Sequence[Tensor]):
             above = cells.rows(slot, self.parts[slot], rows).to(leaf.device)
             return torch.addcmul(above, leaf, self.shares[slot].to(leaf.device))
         *columns, unit = [cells.rows(slot, value, rows).to(leaf.device) for value in self.above[slot]]
-        alpha = self._bounded(combine.mix(self.weights, Places([*columns, leaf], layer, unit))) * self.learned[group]
-        return alpha + self.given[group] if self.config.decays else alpha
+        alpha = self._bounded(combine.mix(self.weights, Places([*columns, leaf], layer, unit)))
+        alpha = alpha * self.scheduled.learned[group]
+        return alpha + self.scheduled.given[group] if self.config.decays else alpha
 
     def _bounded(self, alpha: Tensor) -> Tensor:
         config = self.config
         return alpha if config.combine.convex else alpha.clamp(config.min_lr, config.max_lr)
-
-    def _moving(self, alpha: Tensor) -> Tensor:
-        """From α* to κ, at all cells."""
-        kappa = self.cells.times_by_group(alpha, self.learned)
-        return kappa + self.cells.by_group(self.given) if self.config.decays else kappa

@@ -31,7 +31,7 @@ from . import bounds
 from .cells import Cells
 from .commit import Commit, Whole
 from .config import GroupRates, TreeConfig
-from .kappa import Kappas, Within
+from .kappa import Kappas, Scheduled, Within
 from .learning import learn
 from .numbers import Number
 from .observer import Observer
@@ -184,6 +184,20 @@ class RateTree(Whole):
     ) -> Kappas:
         limits = [group.lr_limit for group in groups]
         return Kappas(self.config, self.cells, state, weights, moves, limits, within)
+
+    def back(self, groups: Sequence[GroupRates]) -> dict[int, Tensor]:
+        """What a trace is to be multiplied with to lead from a slot's weights to their average, to broadcast to it.
+
+        Slots that have no trace that counts are left out: nothing is known but where they are.
+        """
+        state, finest = self.state, len(self.state.levels) - 1
+        part = self.config.hyper_rule.averaging(state.levels[finest].rule)
+        assert part is not None
+        assert state.tracing is not None
+        scheduled = Scheduled(self.config, state.last_moves, [group.lr_limit for group in groups])
+        at_cells = part.index_select(0, self.cells.groups[finest])
+        factors = self.cells.by_slot(at_cells * scheduled.kappa(self.cells, state.tracing.kappa))
+        return {slot: factors[slot] for slot in sorted(state.moved)}
 
     def restart(self) -> None:
         """All rates back to where they started; γ stays."""

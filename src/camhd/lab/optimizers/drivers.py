@@ -9,12 +9,14 @@ trained or evaluated; the peers that need more have drivers of their own in `pee
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ... import report
+from ...optim import Optimizer
 
 
 class Driver:
@@ -62,6 +64,11 @@ class Driver:
     def elsewhere(self) -> bool:
         """Whether the model is evaluated at other weights than it is trained at."""
         return callable(getattr(self.optimizer, "eval", None))
+
+    def averaged(self) -> AbstractContextManager[None] | None:
+        """Weights that the optimizer has averaged, for as long as one is inside; None if it has none."""
+        optimizer = self.optimizer
+        return optimizer.averaged() if isinstance(optimizer, Optimizer) and optimizer.can_average else None
 
     def _mode(self, name: str) -> None:
         switch = getattr(self._torch, name, None)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Line = Mapping[str, Any]
+METRICS = ("train_", "valid_", "averaged_")  # what metrics are of: averaged weights are judged as `valid_` are
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Run:
 
 def metrics_of(epoch: Line) -> dict[str, float]:
     """The losses, accuracies and so on of an epoch's line."""
-    return {name: value for name, value in epoch.items() if name.startswith(("train_", "valid_"))}
+    return {name: value for name, value in epoch.items() if name.startswith(METRICS)}
 
 
 def run_from_lines(

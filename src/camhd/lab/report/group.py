@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ..records import metrics_of
 from .source import Entry
 
 # Entries of a configuration that tell runs of one method apart, or say nothing.
@@ -87,14 +88,15 @@ class Task:
     def metrics(self) -> list[Metric]:
         """What was measured after every epoch; the most telling first."""
         rows = (row for method in self.methods for run in method.shown for row in (run.final, *run.epochs[-1:]))
-        keys = {key for row in rows for key in row if key.startswith(("valid_", "train_"))} - {"train_seconds"}
+        keys = {key for row in rows for key in metrics_of(row)} - {"train_seconds"}
         judged = [f"valid_{run.start['metric']}" for m in self.methods for run in m.runs if "metric" in run.start][:1]
         known = [*judged, "valid_accuracy", "valid_r2", "valid_loss", "train_loss", "train_accuracy", *sorted(keys)]
         return [self._metric(key) for key in dict.fromkeys(known) if key in keys]
 
     def _metric(self, key: str) -> Metric:
         kind, _, rest = key.partition("_")
-        names = {"valid": "test" if self.split == "full" else "validation", "train": "training"}
+        judged = "test" if self.split == "full" else "validation"
+        names = {"valid": judged, "averaged": f"averaged weights: {judged}", "train": "training"}
         words = f"{names[kind]} {rest}" if kind in names else key
         words = words.replace("_", " ").replace(" r2", " R²")
         lower = any(word in key for word in ("loss", "error", "perplexity"))

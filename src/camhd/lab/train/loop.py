@@ -155,9 +155,10 @@ class Loop:
     def _end_epoch(self) -> str:
         """Judge, write down, and say how the run ended; nothing if it goes on."""
         trained = self._team.joined(self._tally, self._fresh_tally()).metrics()
-        judged = self._judge()
+        judged, averaged = self._judge()
         self.final = {f"train_{name}": value for name, value in trained.items()}
         self.final |= {f"valid_{name}": value for name, value in judged.items()}
+        self.final |= {f"averaged_{name}": value for name, value in averaged.items()}
         self.diverged |= not (math.isfinite(trained["loss"]) and math.isfinite(judged["loss"]))
         metric = self._parts.task.metric
         if self._parts.task.better(judged[metric], self.best.get(f"valid_{metric}")) or not self.best:
@@ -178,14 +179,28 @@ class Loop:
         return ""
 
     @torch.no_grad()
-    def _judge(self) -> dict[str, float]:
-        """The metrics on the validation set."""
+    def _judge(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The metrics on the validation set; and those at averaged weights, if the optimizer has any."""
         began = perf_counter()
+        model, driver = self._parts.model, self._parts.driver
+        averaged: dict[str, float] = {}
+        model.eval()
+        driver.eval()
+        judged = self._metrics(elsewhere=driver.elsewhere)
+        average = driver.averaged()
+        if average is not None:
+            with average, norms.kept(model):
+                averaged = self._metrics(elsewhere=True)
+        model.train()
+        driver.train()
+        self.clock.valid(perf_counter() - began)
+        return judged, averaged
+
+    def _metrics(self, elsewhere: bool) -> dict[str, float]:
+        """On the validation set, at the weights that the model has now: those that it is trained at, or others."""
         model, task = self._parts.model, self._parts.task
         tally = self._fresh_tally()
-        model.eval()
-        self._parts.driver.eval()
-        if self._parts.driver.elsewhere:
+        if elsewhere:
             with precision(self.config):
                 norms.refresh(model, self._parts.train.epoch(self.epoch))
         for number, (inputs, targets) in enumerate(self._parts.valid.epoch(0)):
@@ -194,11 +209,7 @@ class Loop:
                 loss = task.loss(outputs, targets)
             if self._parts.valid.counts(number)[0]:
                 tally.add(loss, outputs, targets)
-        metrics = self._team.joined(tally, self._fresh_tally()).metrics()
-        model.train()
-        self._parts.driver.train()
-        self.clock.valid(perf_counter() - began)
-        return metrics
+        return self._team.joined(tally, self._fresh_tally()).metrics()
 
     def _fresh_tally(self) -> Tally:
         return self._parts.task.tally(self._device)

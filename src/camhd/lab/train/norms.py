@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 import torch
@@ -24,7 +25,7 @@ def refresh(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
 
     Reference: https://github.com/facebookresearch/schedule_free, "Caveats".
     """
-    norms = [part for part in model.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
+    norms = _norms(model)
     if not norms:
         return
     for norm in norms:
@@ -33,3 +34,18 @@ def refresh(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         model(inputs)
     for norm in norms:
         norm.eval()
+
+
+@contextmanager
+def kept(model: nn.Module) -> Iterator[None]:
+    """Whatever the batch norms of a model learn in the meantime, afterwards they know what they knew before."""
+    known = [(buffer, buffer.clone()) for norm in _norms(model) for buffer in norm.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, before in known:
+            buffer.copy_(before)
+
+
+def _norms(model: nn.Module) -> list[_BatchNorm]:
+    return [part for part in model.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
