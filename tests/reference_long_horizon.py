@@ -38,6 +38,8 @@ class Rate:
     seen: int = 0  # how many cosines went into it
     against: float = 0.0  # n: evidence that it is no longer plainly too small
     peak: float = 0.0  # the largest it has been
+    slope: float = 0.0  # how large the gradient has lately been
+    past_slope: float = 0.0  # the same over the memory of the trace
 
 
 @dataclass
@@ -131,8 +133,10 @@ class Reference:
         """(11) Every parameter's average, in their order."""
         found = {id(cell.param): cell.param.detach().clone() for cell in self.cells}
         for cell in self.cells:
-            if cell.kappa > 0:
-                part = AVERAGE * (1 - RHO ** cell.rates[-1].seen) * self.factor * cell.kappa
+            if cell.kappa > 0 and cell.rates[-1].seen:
+                rate, seen = cell.rates[-1], cell.rates[-1].seen
+                lately, past = rate.slope / (1 - SPREAD**seen), rate.past_slope / (1 - RHO**seen)
+                part = AVERAGE * (1 - RHO**seen) * min(1.0, lately / past) ** 2 * self.factor * cell.kappa
                 cell.of(found[id(cell.param)]).add_(part * cell.state["trace"])
         return list(found.values())
 
@@ -180,6 +184,9 @@ class Reference:
         highest = max(rate.peak, rate.alpha * (1 + max(beta * y, 0.0)))
         rate.alpha = min(rate.alpha * (1 + min(max(move, -0.5), 0.5)), highest)
         rate.peak = max(rate.peak, rate.alpha)
+        slope = math.sqrt(total["gg"])
+        rate.slope = SPREAD * rate.slope + (1 - SPREAD) * slope
+        rate.past_slope = RHO * rate.past_slope + (1 - RHO) * slope
 
     def _caps(self, live: list[Cell], sums: dict) -> dict[str, float]:
         """(8) The largest rate of each layer: a first step of at most FIRST, then BOUND, of its weights."""

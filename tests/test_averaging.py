@@ -47,13 +47,18 @@ def close(found: list[Tensor], wanted: list[Tensor], rtol: float = EXACT) -> Non
 def test_with_steady_rates_they_are_the_exponential_average_of_the_weights(name: str, backend: str) -> None:
     model = network()
     rule = camhd.hyper.LongHorizon(**STEADY, average=1.0)
-    opt = OPTIMIZERS[name](model, lr=0.01, hyper_rule=rule, backend=backend)
-    average = values(model)
+    opt = OPTIMIZERS[name](model, lr=0.01, hyper_rule=rule, levels=("global",), backend=backend)
+    average, lately, past = values(model), 0.0, 0.0
     for step, found in enumerate(batches(50)):
         if step:  # all weights up to the last step, the first of them with what is left
             torch._foreach_lerp_(average, values(model), 1 - RHO)
         fit(model, opt, [found])
-    part = 1 - RHO**49  # of the way: 49 cosines
+        if step:  # the first gradient meets nothing
+            size = float(sum(p.grad.square().sum() for p in model.parameters()).sqrt())
+            lately, past = 0.95 * lately + 0.05 * size, RHO * past + (1 - RHO) * size
+    part, shrunk = 1 - RHO**49, lately / (1 - 0.95**49) / (past / (1 - RHO**49))
+    part *= min(shrunk, 1.0) ** 2
+    assert 0.2 < shrunk < 1.2
     wanted = [torch.lerp(now, mean, part) for now, mean in zip(values(model), average, strict=True)]
     close(opt.averaged_parameters(), wanted)
     assert not torch.allclose(wanted[0], values(model)[0], rtol=1e-3)
@@ -291,3 +296,47 @@ def test_after_a_scheduler_has_lowered_the_rates_they_are_near() -> None:
         schedule.step()
         apart.append(sum(float((a - p).norm()) for a, p in zip(opt.averaged_parameters(), values(model), strict=True)))
     assert apart[-1] < 0.1 * max(apart)
+
+
+def test_where_gradients_have_become_small_on_the_way_the_last_weights_are_taken() -> None:
+    """Without noise: what lies behind is worse by orders of magnitude, and its mean would be."""
+    train = data.load("quadratic").train
+    torch.manual_seed(7)
+    model = nn.Linear(64, 1)
+    opt = camhd.Adam(model, lr=1e-6)
+
+    @torch.no_grad()
+    def loss() -> float:
+        return float(F.mse_loss(model(train.inputs), train.targets))
+
+    first = loss()
+    for step in range(1, 401):
+        opt.zero_grad()
+        F.mse_loss(model(train.inputs), train.targets).backward()
+        opt.step()
+        if step % 50 == 0:
+            last = loss()
+            with opt.averaged():
+                assert loss() < 1.05 * last
+    assert last < 1e-3 * first
+
+
+def test_a_checkpoint_that_does_not_say_how_large_gradients_were_takes_them_as_they_are_now() -> None:
+    model = network()
+    opt = camhd.Adam(model)
+    fit(model, opt, batches(20))
+    saved = opt.state_dict()
+    saved["param_groups"][0]["camhd"]["version"] = 5
+    for entries in saved["state"].values():
+        for name in [name for name in entries if "slope" in name]:
+            del entries[name]
+    again = network()
+    again.load_state_dict(model.state_dict())
+    other = camhd.Adam(again)
+    other.load_state_dict(saved)
+    fit(again, other, batches(1))
+    fit(model, opt, batches(1))
+    for old, new in zip(opt._tree.state.levels, other._tree.state.levels, strict=True):
+        whole = opt.config.hyper_rule.averaging({**old.rule, "slope": old.rule["past_slope"] * 100})
+        assert whole is not None
+        assert torch.equal(opt.config.hyper_rule.averaging(new.rule), whole)

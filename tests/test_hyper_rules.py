@@ -72,6 +72,7 @@ def test_names_of_rules() -> None:
         ("sudden", (1.0, float("inf")), (0.999, 0.0, float("nan"))),
         ("recent", (0.0, 0.999), (-1e-9, 1.0, float("nan"))),
         ("squares", (0.0, 0.5), (-1e-9, float("nan"))),
+        ("average", (0.0, 1.0), (-1e-9, 1.001, float("nan"))),
     ],
 )
 def test_arguments_of_the_long_horizon_rule(name: str, good: tuple[float, ...], bad: tuple[float, ...]) -> None:
@@ -92,8 +93,8 @@ def test_the_long_horizon_rule_has_the_numbers_of_its_page() -> None:
     assert own == (
         literal.BETA_MAX, literal.PATIENCE, literal.FAVOUR, literal.SETTLE, literal.STEADY, literal.SPREAD,
     )  # fmt: skip
-    own = (rule.boost, rule.small, rule.tie, rule.reach, rule.squares)
-    assert own == (literal.BOOST, literal.SMALL, literal.TIE, literal.REACH, literal.SQUARES)
+    own = (rule.boost, rule.small, rule.tie, rule.reach, rule.squares, rule.average)
+    assert own == (literal.BOOST, literal.SMALL, literal.TIE, literal.REACH, literal.SQUARES, literal.AVERAGE)
     assert rule.hyper_lr == 1.0
     assert rule.combine_lr == 0.0
 
@@ -104,7 +105,7 @@ def test_where_there_is_no_cosine_the_long_horizon_rule_changes_nothing() -> Non
     state = {name: value + 0.5 for name, value in rule.start(rates).items()}
     pull = Pull(vector(0.0, 0.0, -0.2, -0.2), vector(0.0, 2.0, 0.4, 0.4), 3, vector(*[1e-3] * 4), vector(*[0.2] * 4))
     ones = vector(*[1.0] * 4)
-    new, kept = rule.update(rates, pull._replace(factor=ones, reach=ones), state)
+    new, kept = rule.update(rates, pull._replace(factor=ones, reach=ones, slope=ones), state)
     assert torch.equal(new[:2], rates[:2])
     for name, value in kept.items():
         assert torch.equal(value[:2], state[name][:2])
@@ -118,7 +119,7 @@ def test_no_step_of_the_long_horizon_rule_is_more_than_a_half() -> None:
     """However fast it is told to be, a rate grows by half or shrinks by half."""
     rule = hyper.LongHorizon(fast=100.0, tie=0.0)
     ones = vector(1.0, 1.0)
-    pull = Pull(vector(-0.2, 0.2), vector(0.4, 0.4), 1, moved=1e-3 * ones, factor=ones, reach=ones)
+    pull = Pull(vector(-0.2, 0.2), vector(0.4, 0.4), 1, moved=1e-3 * ones, factor=ones, reach=ones, slope=ones)
     rates, _ = rule.update(vector(0.1, 0.1), pull, rule.start(ones))
     close(rates, vector(0.15, 0.05))
 

@@ -28,7 +28,7 @@ def one_by_one(rates: Tensor, sums: dict[str, Tensor]) -> Pull:
     sizes = torch.where(sums["sizes"] > 0, sums["sizes"], 1)
     norms, moved = sums["grads"].sqrt() * sums["traces"].sqrt(), (sums["moved"] / sizes).sqrt()
     factor, reach = (sums["factors"] / whole).sqrt(), (sums["traces"] / sizes).sqrt()
-    return Pull(sums["pull"], norms, 1, moved, sums["above"], factor, reach)
+    return Pull(sums["pull"], norms, 1, moved, sums["above"], factor, reach, sums["grads"].sqrt())
 
 
 def proposed(rule: LongHorizon, rates: Tensor, state: Tensor, sums: dict[str, Tensor], caps: Any, bounds: Any) -> Any:
@@ -68,7 +68,7 @@ CASES = {
     "both above 1": (1.5, 1.9, -0.02, 0.1, 0.5, 0.5, 1e-7, 0.3),
 }
 NAMES = ("above", "pull", "grads", "traces", "factors", "moved", "sizes")
-KEPT = ("square", "seen", "against", "peak")
+KEPT = ("square", "seen", "against", "peak", "slope", "past_slope")
 
 
 @pytest.mark.parametrize("bounds", [(0.0, float("inf")), (0.09, 1.6)], ids=["free", "bounded"])
@@ -80,6 +80,7 @@ def test_what_rates_become(rule: LongHorizon, cap: float, bounds: tuple[float, f
     rates, sums = table[0], dict(zip(NAMES, table[1:], strict=True))
     ages = (torch.arange(len(rates)) % 3).double()
     old = {"square": 0.01 * ages, "seen": age * ages, "against": 4.0 * ages, "peak": peak * rates}
+    old |= {"slope": 0.3 * ages, "past_slope": 0.2 * ages}
     finite, got, kept = proposed(rule, rates, torch.stack(list(old.values())), sums, np.full(len(rates), cap), bounds)
     want, new = rule.update(rates, one_by_one(rates, sums), old)
     want = (want if cap == float("inf") else within(want, rates, cap)).clamp(*bounds)

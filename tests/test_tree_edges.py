@@ -42,8 +42,8 @@ def vector(*values: float) -> Tensor:
 
 def literal(numbers: dict[str, float], tied: bool) -> Any:
     """(4) to (7) of docs/default-rule.md, for one rate."""
-    rate, hyper, norm, moved, factor, reach, above, *kept = numbers.values()
-    square, seen, against, peak = kept
+    rate, hyper, norm, moved, factor, reach, above, size, *kept = numbers.values()
+    square, seen, against, peak, slope, past = kept
     cosine = -hyper / (norm * factor) if norm * factor > 0 else 0.0
     if cosine == 0:
         return rate, kept
@@ -60,7 +60,7 @@ def literal(numbers: dict[str, float], tied: bool) -> Any:
     leading = min(factor, 1.0) * beta * y
     step = leading + min(factor, 1.0) * 0.02 * cosine
     new = min(rate * (1 + max(-0.5, min(0.5, step))), max(peak, rate * (1 + max(0.0, leading))))
-    return new, (square, seen, against, max(peak, new))
+    return new, (square, seen, against, max(peak, new), 0.95 * slope + 0.05 * size, 0.998 * past + 0.002 * size)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -74,14 +74,18 @@ def test_one_step_of_the_long_horizon_rule_is_its_formula(tied: bool) -> None:
         "factor": [1.0, 0.5, 1.5, 1.0, 1.0, 2.0, 1.0, 1.0],
         "reach": [3.0, 9.0, 2.0, 1.0, 1.0, 0.6, 1.0, 1.0],
         "above": [0.2, 0.02, 0.0, 0.1, 0.1, 0.1, 0.1, 1.0],
+        "size": [0.1, 3.0, 0.0, 2.0, 1.0, 0.5, 1.0, 7.0],
         "square": [0.2, 0.0, 0.9, 0.1, 0.3, 0.04, 0.1, 0.0],
         "seen": [7.0, 0.0, 100.0, 300.0, 5.0, 4000.0, 4.0, 0.0],
         "against": [14.0, 0.0, 60.0, 2.0, 4.0, 30.0, 2.0, 0.0],
         "peak": [0.1, 0.0, 0.4, 0.0, 2.0, 0.50001, 0.4, 1.0],
+        "slope": [0.3, 0.0, 2.0, 1.0, 1.0, 4.0, 0.1, 0.0],
+        "past_slope": [0.1, 0.0, 3.0, 2.0, 1.0, 0.5, 0.2, 0.0],
     }
     at = {name: vector(*values) for name, values in columns.items()}
     pull = Pull(at["hyper"], at["norm"], 3, at["moved"], at["above"] if tied else None, at["factor"], at["reach"])
-    kept = {name: at[name] for name in ("square", "seen", "against", "peak")}
+    pull = pull._replace(slope=at["size"])
+    kept = {name: at[name] for name in ("square", "seen", "against", "peak", "slope", "past_slope")}
     rates, state = LongHorizon().update(at["rate"], pull, kept)
     each = [dict(zip(columns, numbers, strict=True)) for numbers in zip(*columns.values(), strict=True)]
     wanted = [literal(numbers, tied) for numbers in each]

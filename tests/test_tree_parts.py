@@ -144,7 +144,8 @@ def test_a_level_grows_at_its_end_or_anywhere() -> None:
     part = moved.part(slice(1, 3))
     assert (part.rates.tolist(), part.starts.tolist(), part.rule["seen"].tolist()) == ([8, 10], [8, 1], [0, 5])
     assert moved.part(None) is moved
-    assert moved.tensors().keys() == {"rate", "start", "hyper_square", "hyper_seen", "hyper_against", "hyper_peak"}
+    own = {"hyper_square", "hyper_seen", "hyper_against", "hyper_peak", "hyper_slope", "hyper_past_slope"}
+    assert moved.tensors().keys() == {"rate", "start", *own}
     grown = Tracing(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([3.0])).extended(3)
     assert [value.tolist() for value in grown.tensors().values()] == [[1, 0, 0], [2, 0, 0], [3, 0, 0]]
     copied = grown.copy()

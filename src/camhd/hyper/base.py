@@ -27,6 +27,7 @@ class Pull(NamedTuple):
     above: Tensor | None = None  # the rate of the level above, likewise; None at the root
     factor: Tensor | None = None  # what a scheduler had made of the group's rates at the last move, likewise
     reach: Tensor | None = None  # ‖s‖ / ‖θ‖ of the group, likewise: how far a rate of 1 would have taken it
+    slope: Tensor | None = None  # ‖g‖ of the group, likewise
 
 
 @dataclass(frozen=True)

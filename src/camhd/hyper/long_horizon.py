@@ -41,7 +41,8 @@ class LongHorizon(HyperRule):
         squares: what a new g² counts for in Adam's average of them, at least, as a part of the usual squared cosine:
             where gradients are little else than noise, all of them tell how large it is; where they are not, those of
             long ago tell little of those to come. 0 leaves it to β₂.
-        average: how far averaged weights lie on the way from the last weights to the mean over the trace's memory.
+        average: how far averaged weights lie on the way from the last weights to the mean over the trace's memory, at
+            most: less far in the first steps, and where gradients have become smaller on that way.
     """
 
     needs_norms = True
@@ -95,14 +96,20 @@ class LongHorizon(HyperRule):
         self.traced = Trace(memory, first, bound, floor, sudden, recent)
 
     def start(self, rates: Tensor) -> State:
-        return {name: torch.zeros_like(rates) for name in ("square", "seen", "against", "peak")}
+        names = ("square", "seen", "against", "peak", "slope", "past_slope")
+        return {name: torch.zeros_like(rates) for name in names}
 
     def square_weight(self, state: Mapping[str, Tensor]) -> Tensor | None:
         return self.squares * self._usual(state["square"], state["seen"])
 
     def averaging(self, state: Mapping[str, Tensor]) -> Tensor | None:
         assert self.traced is not None
-        return self.average * (1 - self.traced.memory ** state["seen"])  # the first weights are in the trace at first
+        seen, memory = state["seen"], self.traced.memory
+        new = torch.where(seen > 0, 1 - memory**seen, 1)  # at first the trace leads back to the first weights
+        lately = state["slope"] / torch.where(seen > 0, 1 - self.spread**seen, 1)
+        past = state["past_slope"] / new
+        shrunk = torch.where(past > 0, lately / torch.where(past > 0, past, 1), 1).clamp_max(1)
+        return torch.where(seen > 0, self.average * new * shrunk.square(), 0)
 
     def _usual(self, square: Tensor, seen: Tensor) -> Tensor:
         """The average of squared cosines, of which so many have been seen."""
@@ -113,6 +120,8 @@ class LongHorizon(HyperRule):
         assert pull.moved is not None
         assert pull.factor is not None
         assert pull.reach is not None
+        assert pull.slope is not None
+        assert self.traced is not None
         norms = pull.norms * pull.factor  # the hypergradient has that factor by the chain rule
         cosine = -pull.hyper / torch.where(norms > 0, norms, 1)
         live = (norms > 0) & (cosine != 0)
@@ -133,4 +142,6 @@ class LongHorizon(HyperRule):
         highest = torch.maximum(state["peak"], rates * (1 + (slowed * leading).clamp_min(0)))
         moved = torch.minimum(moved, highest)
         new = {"square": square, "seen": seen, "against": against, "peak": torch.maximum(state["peak"], moved)}
+        for name, memory in (("slope", self.spread), ("past_slope", self.traced.memory)):
+            new[name] = memory * state[name] + (1 - memory) * pull.slope
         return torch.where(live, moved, rates), {name: torch.where(live, new[name], state[name]) for name in new}

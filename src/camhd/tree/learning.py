@@ -155,7 +155,7 @@ def _new_level(config: TreeConfig, cells: Cells, state: TreeState, i: int, sums:
     if config.hyper_rule.traced:
         above = cells.seen_from(i, i - 1, state.levels[i - 1].rates) if i else None
         above = above if above is None or some is None else above[some]
-        pull = pull._replace(moved=sums.moved, above=above, factor=sums.factor, reach=sums.reach)
+        pull = pull._replace(moved=sums.moved, above=above, factor=sums.factor, reach=sums.reach, slope=sums.slope)
     return _New(*config.hyper_rule.update(level.rates, pull, level.rule))
 
 

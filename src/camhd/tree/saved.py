@@ -20,9 +20,10 @@ from .rates import RateTree
 from .state import Level, Move
 
 # Of the format; 1: without "shared"; of the long-horizon rule, 2: without the largest that a rate has been; 3: without
-# the usual length of a direction; of Adam, 4: m in the place of the direction that it gives.
-VERSION = 5
-READ = (1, 2, 3, 4, 5)
+# the usual length of a direction; of Adam, 4: m in the place of the direction that it gives; 5: of the long-horizon
+# rule, without the size of gradients.
+VERSION = 6
+READ = (1, 2, 3, 4, 5, 6)
 MOVED = "moved"
 PREFIXES = ("rate.", "start.", "hyper_", "tracing.")
 KEYS = ("version", "levels", "step", "skipped", "weights", "last_weights", "last_moves")
@@ -143,18 +144,23 @@ def brought_up(tree: RateTree, version: int, slots: Sequence[Mapping[str, Any]])
     """The entries of all slots as this version writes them.
 
     The largest that a rate has been is, of a checkpoint that does not say it, the rate at the checkpoint. How long a
-    direction usually is will be seen at the next step.
+    direction usually is will be seen at the next step, and how large gradients are from then on.
     """
     levels = [name for name, level in zip(tree.layout.names, tree.state.levels, strict=False) if "peak" in level.rule]
     added = {f"rate.{name}": f"hyper_peak.{name}" for name in levels} if version < 3 else {}
     slots = [{**entries, **{added[name]: entries[name] for name in added if name in entries}} for entries in slots]
+    if version < 6:
+        unknown = {f"hyper_{key}.{name}": f"rate.{name}" for name in levels for key in ("slope", "past_slope")}
+        slots = [{**_zeros(entries, unknown), **entries} for entries in slots]
     if version >= 4 or tree.state.tracing is None:
         return slots
-    found = []
-    for entries in slots:
-        like = entries.get("tracing.kappa")
-        found.append({**entries, "tracing.usual": torch.zeros_like(like)} if isinstance(like, Tensor) else entries)
-    return found
+    return [{**_zeros(entries, {"tracing.usual": "tracing.kappa"}), **entries} for entries in slots]
+
+
+def _zeros(entries: Mapping[str, Any], unknown: Mapping[str, str]) -> dict[str, Tensor]:
+    """Zeros for what is not known, each like something that may be."""
+    known = {name: entries.get(like) for name, like in unknown.items()}
+    return {name: torch.zeros_like(like) for name, like in known.items() if isinstance(like, Tensor)}
 
 
 def entry(tree: RateTree, entries: Mapping[str, Any], name: str, slot: str, shape: tuple[int, ...]) -> Tensor:

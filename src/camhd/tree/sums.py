@@ -58,6 +58,11 @@ class Sums(NamedTuple):
         return None if self.moves is None or self.sizes is None else part_of(self.moves, self.sizes)
 
     @property
+    def slope(self) -> Tensor | None:
+        """‖g‖."""
+        return None if self.grads is None else self.grads.sqrt()
+
+    @property
     def factor(self) -> Tensor | None:
         """The factor by which g·s became h: one number, or a mean where the members of a group differ."""
         return None if self.scaled is None or self.traces is None else part_of(self.scaled, self.traces)

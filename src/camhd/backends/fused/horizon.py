@@ -19,8 +19,8 @@ CELL_ROWS = 5
 MEMORY, FAST, STEADY, PATIENCE, FAVOUR, SETTLE, SPREAD, BOOST, SMALL, TIE, REACH = range(11)
 FIRST, BOUND, FLOOR, SUDDEN, RECENT, SQUARES = range(11, 17)
 HORIZON = 17
-SQUARE, SEEN, AGAINST, PEAK = 0, 1, 2, 3  # rows of the rule's state
-STATE = ("square", "seen", "against", "peak")
+SQUARE, SEEN, AGAINST, PEAK, SLOPE, PAST_SLOPE = range(6)  # rows of the rule's state
+STATE = ("square", "seen", "against", "peak", "slope", "past_slope")
 STATE_ROWS = len(STATE)
 # Rows of `work`: for each rate, sums over its group and what it is to become.
 PULL, GRADS, TRACES, FACTORS, MOVED, SIZES, LOGS, NUMBERS, RATE, NEW = range(10)  # the rule's state from NEW on
@@ -154,6 +154,9 @@ def propose(rates, state, parents, horizon, bounds, caps, work):
             work[RATE, at] = min(rate * (1 + min(max(step, -0.5), 0.5)), highest)
             work[NEW + SQUARE, at], work[NEW + SEEN, at], work[NEW + AGAINST, at] = square, seen, against
             work[NEW + PEAK, at] = max(peak, work[RATE, at])
+            slope = np.sqrt(work[GRADS, at])
+            work[NEW + SLOPE, at] = horizon[SPREAD] * state[SLOPE, at] + (1 - horizon[SPREAD]) * slope
+            work[NEW + PAST_SLOPE, at] = horizon[MEMORY] * state[PAST_SLOPE, at] + (1 - horizon[MEMORY]) * slope
         finite &= np.isfinite(work[RATE, at]) and np.isfinite(work[NEW + SQUARE, at])
         if rate > 0:  # from 0 every change is infinite
             work[RATE, at] = min(max(work[RATE, at], rate / caps[at]), rate * caps[at])
