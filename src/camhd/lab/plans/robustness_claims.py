@@ -16,14 +16,24 @@ from .testing import LEVEL, Contrast, contrast, holm, sign_test
 SHARE = 0.8  # 8 of 10 tasks
 
 
-def within(among: Sequence[Task]) -> Callable[[Results], list[Check]]:
+def last(scores: Scores) -> Row:
+    """The default at its last weights."""
+    return scores.row(m.DEFAULT)
+
+
+def averaged(scores: Scores) -> Row:
+    """The default at averaged weights."""
+    return scores.averaged(m.DEFAULT)
+
+
+def within(among: Sequence[Task], ours: Callable[[Scores], Row] = last) -> Callable[[Results], list[Check]]:
     """On each task, from the worst initial rate: how far inside of what is allowed. Means are compared, not tested."""
 
     def make(found: Results) -> list[Check]:
         scores = Scores(found)
         checks = []
         for task in scores.tasks(among):
-            rates, runs = _ours(scores, task)
+            rates, runs = _ours(scores, ours(scores), task)
             if rates:
                 allowed, reference = task.allowed(scores.reference(task)), scores.reference(task)
                 slack, rate = min((allowed - mean(runs[rate]), rate) for rate in rates)
@@ -37,8 +47,8 @@ def within(among: Sequence[Task]) -> Callable[[Results], list[Check]]:
     return make
 
 
-def _ours(scores: Scores, task: Task) -> tuple[list[float], dict[float, list[float]]]:
-    runs = {rate: scores.costs(task, m.DEFAULT, rate) for rate in scores.rates(task)}
+def _ours(scores: Scores, row: Row, task: Task) -> tuple[list[float], dict[float, list[float]]]:
+    runs = {rate: row.costs(task, rate) for rate in scores.rates(task)}
     return [rate for rate, costs in runs.items() if costs], runs
 
 
@@ -47,10 +57,10 @@ def _count(runs: dict[float, list[float]]) -> str:
     return f"{counts[0]} each" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} each"
 
 
-def _against_the_best(scores: Scores) -> Iterator[tuple[Task, float, list[float], list[float]]]:
+def _against_the_best(scores: Scores, row: Row) -> Iterator[tuple[Task, float, list[float], list[float]]]:
     """On each task: the best constant rate, its costs run by run, and ours as means over initial rates."""
     for task in scores.tasks():
-        rates, runs = _ours(scores, task)
+        rates, runs = _ours(scores, row, task)
         best = scores.best(task)
         assert best is not None
         ours = [mean(row) for row in zip(*(runs[rate] for rate in rates), strict=False)]
@@ -58,26 +68,38 @@ def _against_the_best(scores: Scores) -> Iterator[tuple[Task, float, list[float]
             yield task, best[0], scores.costs(task, m.ADAM, best[0]), ours
 
 
-def beats_the_best(found: Results) -> list[Check]:
+def beats_the_best(ours: Callable[[Scores], Row] = last) -> Callable[[Results], list[Check]]:
     """On each task: the mean over initial rates against the best constant rate, run by run."""
-    checks = []
-    for task, best, theirs, ours in _against_the_best(Scores(found)):
-        what = f"{task.title}: Adam at {best:g} − camhd Adam, the mean over initial rates"
-        checks.append(compare(f"{what} (error)" if task.accuracy else what, theirs, ours, percent=task.accuracy))
-    return [check for check in checks if not math.isnan(check.effect)]
+
+    def make(found: Results) -> list[Check]:
+        scores, checks = Scores(found), []
+        row = ours(scores)
+        for task, best, theirs, mine in _against_the_best(scores, row):
+            what = f"{task.title}: Adam at {best:g} − {row.name}, the mean over initial rates"
+            checks.append(compare(f"{what} (error)" if task.accuracy else what, theirs, mine, percent=task.accuracy))
+        return [check for check in checks if not math.isnan(check.effect)]
+
+    return make
 
 
-def ahead_on_most(found: Results) -> list[Check]:
+def ahead_on_most(ours: Callable[[Scores], Row] = last) -> Callable[[Results], list[Check]]:
     """On how many tasks, means alone, the mean over initial rates is better than the best constant rate."""
-    scores = Scores(found)
-    pairs = [(ours, theirs) for _, _, theirs, ours in _against_the_best(scores)]
-    if not pairs:
-        return []
-    won, lost = _won_and_lost(pairs)
-    what = f"camhd Adam, mean over initial rates, better than the best constant: on {won} of {len(pairs)}, less half"
-    effect, p = 100 * (won / len(pairs) - 0.5), sign_test(won, lost)
-    verdict = OPEN if len(pairs) < len(scores.tasks()) else HOLDS if effect > 0 else FAILS
-    return [Check(what, effect, p=p, count=_tasks(len(pairs)), unit="points", verdict=verdict)]
+
+    def make(found: Results) -> list[Check]:
+        scores = Scores(found)
+        row = ours(scores)
+        pairs = [(mine, theirs) for _, _, theirs, mine in _against_the_best(scores, row)]
+        if not pairs:
+            return []
+        won, lost = _won_and_lost(pairs)
+        what = (
+            f"{row.name}, mean over initial rates, better than the best constant: on {won} of {len(pairs)}, less half"
+        )
+        effect, p = 100 * (won / len(pairs) - 0.5), sign_test(won, lost)
+        verdict = OPEN if len(pairs) < len(scores.tasks()) else HOLDS if effect > 0 else FAILS
+        return [Check(what, effect, p=p, count=_tasks(len(pairs)), unit="points", verdict=verdict)]
+
+    return make
 
 
 def _won_and_lost(pairs: Sequence[tuple[list[float], list[float]]]) -> tuple[int, int]:
@@ -85,10 +107,40 @@ def _won_and_lost(pairs: Sequence[tuple[list[float], list[float]]]) -> tuple[int
     return won, sum(mean(mine) > mean(theirs) for mine, theirs in pairs)
 
 
-def ahead_of_all(found: Results) -> list[Check]:
+def ahead_of_all(ours: Callable[[Scores], Row] = last) -> Callable[[Results], list[Check]]:
     """Against each opponent: the mean over tasks of the logarithm of the ratio of costs."""
-    scores = Scores(found)
-    return [_over_tasks(scores, scores.row(m.DEFAULT), row) for row in scores.rows[1:]]
+
+    def make(found: Results) -> list[Check]:
+        scores = Scores(found)
+        row = ours(scores)
+        return [_over_tasks(scores, row, other) for other in scores.opponents] if any(scores.places(row)) else []
+
+    return make
+
+
+def ahead_by_means(ours: Callable[[Scores], Row] = last) -> Callable[[Results], list[Check]]:
+    """Against each opponent, means alone: the geometric mean of the ratio of costs, over tasks and initial rates.
+
+    Open as long as the opponent has not been run everywhere.
+    """
+
+    def make(found: Results) -> list[Check]:
+        scores = Scores(found)
+        row = ours(scores)
+        if not any(scores.places(row)):
+            return []
+        wanted = sum(len(scores.rates(task)) for task in scores.tasks())
+        return [_by_means(scores, row, other, wanted) for other in scores.opponents]
+
+    return make
+
+
+def _by_means(scores: Scores, row: Row, other: Row, wanted: int) -> Check:
+    logs = [math.log(theirs.cost / mine.cost) for mine, theirs in scores.common(row, other)]
+    effect = mean(logs)
+    what = f"ln of the cost of {other.name} / {row.name}, mean over places"
+    verdict = FAILS if effect <= 0 else HOLDS if len(logs) == wanted or other.name in m.ENDS_ONLY else OPEN
+    return Check(what, effect, count=f"{len(logs)} places", verdict=verdict)
 
 
 def levels(found: Results) -> list[Check]:
@@ -176,9 +228,15 @@ def _same(task: Task, rate: float, made: Contrast, corrected: float) -> Check:
 CLAIMS = (
     Claim("From any initial rate, every task ends within 0.5 points, or 2 % of the loss, of the best constant rate of "
           "Adam.", "", within(TASKS)),
-    Claim("Means alone, it is better than the best constant rate on most tasks.", "", ahead_on_most),
-    Claim("On most tasks it is better than the best constant rate, beyond chance.", "", beats_the_best, most=True),
-    Claim("Over tasks and initial rates it is ahead of every opponent.", "", ahead_of_all),
+    Claim("The same at averaged weights.", "", within(TASKS, averaged)),
+    Claim("Means alone, it is better than the best constant rate on most tasks.", "", ahead_on_most()),
+    Claim("The same at averaged weights.", "", ahead_on_most(averaged)),
+    Claim("On most tasks it is better than the best constant rate, beyond chance.", "", beats_the_best(), most=True),
+    Claim("The same at averaged weights.", "", beats_the_best(averaged), most=True),
+    Claim("Means alone, over tasks and initial rates it is ahead of every opponent.", "", ahead_by_means()),
+    Claim("The same at averaged weights.", "", ahead_by_means(averaged)),
+    Claim("Over tasks and initial rates it is ahead of every opponent, beyond chance.", "", ahead_of_all()),
+    Claim("The same at averaged weights.", "", ahead_of_all(averaged)),
     Claim("From 1e-3 it beats Adam at 1e-3 on 8 of 10 tasks.", "", recommended(m.DEFAULT, 1e-3, m.ADAM, 1e-3)),
     Claim("SGD's default from 0.01 beats SGDN at 0.1 and at 0.01 on 8 of 10 tasks.", "", lambda found: [
         check for at in (0.1, 0.01) for check in recommended(m.SGDN_DEFAULT, 0.01, m.SGDN, at)(found)]),

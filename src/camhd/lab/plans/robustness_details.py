@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ..report import Cell, Column, Section, Table
@@ -17,12 +18,12 @@ from .robustness_tasks import ALL, SCALED, SCALES, SIZES, TASKS, Task
 def lost(found: Results) -> Section | None:
     """Every place at which an opponent is better."""
     scores = Scores(found)
-    ours = scores.row(m.DEFAULT)
+    ours, averaged = scores.row(m.DEFAULT), scores.averaged(m.DEFAULT)
     rows = []
-    for row in scores.rows[1:]:
+    for row in scores.opponents:
         for mine, theirs in scores.common(ours, row):
             if theirs.cost < mine.cost:
-                rows.append((mine.cost / theirs.cost, _lost(mine.task, mine.rate, row, ours)))
+                rows.append((mine.cost / theirs.cost, _lost(mine.task, mine.rate, row, ours, averaged)))
     rows.sort(key=lambda pair: -pair[0])
     columns = [
         TASK,
@@ -30,6 +31,7 @@ def lost(found: Results) -> Section | None:
         Column("who", "Opponent", numeric=False),
         Column("theirs", "Theirs"),
         Column("ours", "Ours"),
+        Column("averaged", "Ours, averaged", "At averaged weights; ! better than theirs."),
         Column("ratio", "Ratio", "Our error or loss, divided by theirs."),
         Column("p", "p", "Welch's test on the errors or losses of the runs, two-sided, not corrected."),
     ]
@@ -38,8 +40,9 @@ def lost(found: Results) -> Section | None:
     return Section("Every place where an opponent is better", (), [table]) if scores.rows else None
 
 
-def _lost(task: Task, rate: float, row: Row, ours: Row) -> list[Cell]:
-    theirs, mine = row.costs(task, rate), ours.costs(task, rate)
+def _lost(task: Task, rate: float, row: Row, ours: Row, averaged: Row) -> list[Cell]:
+    theirs, mine, other = row.costs(task, rate), ours.costs(task, rate), mean(averaged.costs(task, rate))
+    better = " !" if other < mean(theirs) else ""
     p = welch(mine, theirs)
     return [
         Cell(task.title),
@@ -47,6 +50,7 @@ def _lost(task: Task, rate: float, row: Row, ours: Row) -> list[Cell]:
         Cell(row.name),
         Cell(task.shown(mean(theirs)), mean(theirs)),
         Cell(task.shown(mean(mine)), mean(mine)),
+        Cell(NOTHING if math.isnan(other) else f"{task.shown(other)}{better}", other),
         regret(mean(mine) / mean(theirs)),
         Cell(probability(p), p),
     ]

@@ -77,8 +77,7 @@ class Scores:
 
     def costs(self, task: Task, family: Family, rate: float) -> list[float]:
         """Of every finished run; a run that diverged knows nothing."""
-        method = self._cells.get((task.title, family.label(rate)))
-        return _costs(task, method)
+        return _costs(task, self._cells.get((task.title, family.label(rate))))
 
     def best(self, task: Task) -> tuple[float, float] | None:
         """The best constant rate of Adam and its mean cost; None as long as a rate has no run."""
@@ -98,6 +97,16 @@ class Scores:
         """A family, at the rate that is asked for."""
         return Row(family.name, lambda task, rate: self.costs(task, family, rate))
 
+    def averaged(self, family: Family) -> Row:
+        """The same runs at averaged weights; only if all of them say it, so that both rows are of the same runs."""
+
+        def costs(task: Task, rate: float) -> list[float]:
+            method = self._cells.get((task.title, family.label(rate)))
+            known = method is not None and all(_knows(run, task.averaged_metric) for run in method.counted)
+            return _costs(task, method, task.averaged_metric) if known else []
+
+        return Row(f"{family.name}, averaged weights", costs)
+
     def tuned(self, family: Family) -> Row:
         """A family at the rate that is best with the seed of the tuning, whatever rate is asked for."""
 
@@ -111,9 +120,21 @@ class Scores:
         return Row(f"{family.name}, tuned", costs)
 
     @cached_property
+    def ours(self) -> list[Row]:
+        """The default, at its last weights and at averaged ones, as far as there are runs."""
+        return self._known([self.row(m.DEFAULT), self.averaged(m.DEFAULT)])
+
+    @cached_property
+    def opponents(self) -> list[Row]:
+        """All of which there is a run."""
+        return self._known([*(self.row(one) for one in m.OPPONENTS), *(self.tuned(one) for one in m.SCHEDULED)])
+
+    @property
     def rows(self) -> list[Row]:
-        """The default, then all opponents of which there is a run."""
-        rows = [self.row(m.DEFAULT), *(self.row(one) for one in m.OPPONENTS), *(self.tuned(one) for one in m.SCHEDULED)]
+        """The default, then all opponents."""
+        return [*self.ours, *self.opponents]
+
+    def _known(self, rows: Sequence[Row]) -> list[Row]:
         return [row for row in rows if any(True for _ in self.places(row, (*TASKS, *SIZES)))]
 
     def places(self, row: Row, among: Sequence[Task] = TASKS) -> Iterator[Place]:
@@ -164,9 +185,13 @@ def middle(values: Sequence[float]) -> float:
     return order[half] if len(values) % 2 else (order[half - 1] + order[half]) / 2
 
 
-def _costs(task: Task, method: Method | None) -> list[float]:
-    return [_cost(task, run) for run in method.counted] if method else []
+def _costs(task: Task, method: Method | None, metric: str = "") -> list[float]:
+    return [_cost(task, run, metric or task.metric) for run in method.counted] if method else []
 
 
-def _cost(task: Task, run: Entry) -> float:
-    return task.cost(math.nan if run.status == "diverged" else run.final.get(task.metric, math.nan))
+def _cost(task: Task, run: Entry, metric: str) -> float:
+    return task.cost(math.nan if run.status == "diverged" else run.final.get(metric, math.nan))
+
+
+def _knows(run: Entry, metric: str) -> bool:
+    return run.status == "diverged" or metric in run.final

@@ -10,11 +10,20 @@ from ..report.text import NOTHING, mean_and_error
 from ..statistics import Summary, summarize
 from . import robustness_methods as m
 from .reading import Results
-from .robustness_scores import Row, Scores, geometric, mean, middle
+from .robustness_scores import Place, Row, Scores, geometric, mean, middle
 from .robustness_tasks import TASKS, Task
 
 FRESH = tuple(task for task in TASKS if task.fresh)
-DRAWN = ("camhd Adam", "Adam", "Adam-HD", "Schedule-Free AdamW", "Prodigy", "D-Adapt Adam", "Mechanic (Adam)")
+DRAWN = (
+    "camhd Adam",
+    "camhd Adam, averaged weights",
+    "Adam",
+    "Adam-HD",
+    "Schedule-Free AdamW",
+    "Prodigy",
+    "D-Adapt Adam",
+    "Mechanic (Adam)",
+)
 METHOD = Column("method", "Method", numeric=False)
 TASK = Column("task", "Task", numeric=False)
 
@@ -37,7 +46,6 @@ def summary(found: Results) -> Section | None:
 
 
 def _summary(scores: Scores, title: str, among: Sequence[Task]) -> Table:
-    ours = scores.row(m.DEFAULT)
     columns = [
         METHOD,
         Column("n", "Places", "Tasks × initial rates with runs."),
@@ -48,8 +56,9 @@ def _summary(scores: Scores, title: str, among: Sequence[Task]) -> Table:
         Column("where", "Worst at", numeric=False),
         Column("within", "Within, %", "Places within 0.5 points of accuracy or 2 % of the loss, or better."),
         Column("wins", "Better than camhd", "Places with a smaller mean cost than camhd Adam's."),
+        Column("wins_averaged", "Better than averaged", "Places with a smaller one than at its averaged weights."),
     ]
-    rows = [made for row in scores.rows if (made := _summary_row(scores, row, ours, among))]
+    rows = [made for row in scores.rows if (made := _summary_row(scores, row, among))]
     known = scores.tasks(among)
     note = (
         f"{_tasks(known)}, {sum(task.fresh for task in known)} of them held out: no constant of the rule was chosen by "
@@ -58,14 +67,14 @@ def _summary(scores: Scores, title: str, among: Sequence[Task]) -> Table:
     return Table(title, columns, rows, note)
 
 
-def _summary_row(scores: Scores, row: Row, ours: Row, among: Sequence[Task]) -> list[Cell]:
+def _summary_row(scores: Scores, row: Row, among: Sequence[Task]) -> list[Cell]:
     places = list(scores.places(row, among))
     if not places:
         return []
     regrets = [place.regret for place in places]
     worst = max(places, key=lambda place: place.regret)
+    ours, averaged = scores.row(m.DEFAULT), scores.averaged(m.DEFAULT)
     pairs = scores.common(ours, row, among)
-    wins = sum(theirs.cost < mine.cost for mine, theirs in pairs)
     within = 100 * sum(place.within for place in places) / len(places)
     own = geometric([mine.regret for mine, _ in pairs])
     return [
@@ -77,8 +86,16 @@ def _summary_row(scores: Scores, row: Row, ours: Row, among: Sequence[Task]) -> 
         regret(worst.regret),
         Cell(f"{worst.task.title}, {worst.rate:g}"),
         Cell(f"{within:.0f}", within),
-        Cell(NOTHING) if row.name == ours.name else Cell(f"{wins} of {len(pairs)}", wins / max(1, len(pairs))),
+        *(_wins(row, one, scores.common(one, row, among)) for one in (ours, averaged)),
     ]
+
+
+def _wins(row: Row, ours: Row, pairs: Sequence[tuple[Place, Place]]) -> Cell:
+    """At how many places another method is better than one of ours."""
+    if row.name == ours.name or not pairs:
+        return Cell(NOTHING)
+    wins = sum(theirs.cost < mine.cost for mine, theirs in pairs)
+    return Cell(f"{wins} of {len(pairs)}", wins / len(pairs))
 
 
 def regret(value: float) -> Cell:

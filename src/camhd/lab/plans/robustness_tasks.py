@@ -45,6 +45,11 @@ class Task:
         """Whether it is judged by an accuracy, not a loss."""
         return self.metric == "valid_accuracy"
 
+    @property
+    def averaged_metric(self) -> str:
+        """What its records say of averaged weights, if the optimizer has any."""
+        return self.metric.replace("valid_", "averaged_")
+
     def cost(self, value: float) -> float:
         """The cost of a run whose metric ended there."""
         cost = 1 - value if self.accuracy else value + self.floor
