@@ -88,7 +88,8 @@ def test_its_figures_are_drawn(archives, tmp_path):
         "robustness-how-much-worse-than-a-tuned-learning-rate.svg",
         "robustness-task-by-task.svg",
     ]
-    assert {series.name for series in pictures[1].charts[0].series} == {"camhd Adam", "Adam"}
+    drawn = {series.name for series in pictures[1].charts[0].series}
+    assert drawn == {"camhd Adam", "camhd Adam, averaged weights", "Adam"}
     paths = no_tuning.draw(pictures[:1], tmp_path)
     assert "initial learning rate" in paths[0].read_text(encoding="utf-8")
 

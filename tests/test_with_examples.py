@@ -63,7 +63,7 @@ def test_every_example_says_how_to_run_it() -> None:
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     torch._dynamo.reset()
     monkeypatch.chdir(tmp_path)
-    assert len(blocks("using-with.md")) == 11
+    assert len(blocks("using-with.md")) == 12
     run_blocks("using-with.md")
     assert "the state after a step depends on lr" in capsys.readouterr().out
     assert len((tmp_path / "rates.csv").read_text().splitlines()) > 3
