@@ -98,12 +98,10 @@ class Scores:
         return Row(family.name, lambda task, rate: self.costs(task, family, rate))
 
     def averaged(self, family: Family) -> Row:
-        """The same runs at averaged weights; only if all of them say it, so that both rows are of the same runs."""
+        """The same runs at averaged weights, as far as they say it: records of earlier versions do not."""
 
         def costs(task: Task, rate: float) -> list[float]:
-            method = self._cells.get((task.title, family.label(rate)))
-            known = method is not None and all(_knows(run, task.averaged_metric) for run in method.counted)
-            return _costs(task, method, task.averaged_metric) if known else []
+            return _costs(task, self._cells.get((task.title, family.label(rate))), task.averaged_metric)
 
         return Row(f"{family.name}, averaged weights", costs)
 
@@ -186,12 +184,11 @@ def middle(values: Sequence[float]) -> float:
 
 
 def _costs(task: Task, method: Method | None, metric: str = "") -> list[float]:
-    return [_cost(task, run, metric or task.metric) for run in method.counted] if method else []
+    """Of the runs that say what they are judged by; those that diverged need not."""
+    metric = metric or task.metric
+    runs = [run for run in method.counted if run.status == "diverged" or metric in run.final] if method else []
+    return [_cost(task, run, metric) for run in runs]
 
 
 def _cost(task: Task, run: Entry, metric: str) -> float:
-    return task.cost(math.nan if run.status == "diverged" else run.final.get(metric, math.nan))
-
-
-def _knows(run: Entry, metric: str) -> bool:
-    return run.status == "diverged" or metric in run.final
+    return task.cost(math.nan if run.status == "diverged" else run.final[metric])
