@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -81,6 +82,9 @@ def test_arguments_of_the_long_horizon_rule(name: str, good: tuple[float, ...], 
     for value in bad:
         with pytest.raises(ValueError, match=f"'{name}' must"):
             hyper.LongHorizon(**{name: value})
+    for wrong in ("0.5", None, True, [0.5]):
+        with pytest.raises(TypeError, match=re.escape(f"'{name}' must be a number, got {wrong!r}.")):
+            hyper.LongHorizon(**{name: wrong})
 
 
 def test_the_long_horizon_rule_has_the_numbers_of_its_page() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -72,27 +73,18 @@ class LongHorizon(HyperRule):
         squares: float = 0.5,
         average: float = 0.7,
     ) -> None:
-        for name, value in {"memory": memory, "spread": spread, "recent": recent}.items():
-            if not 0 <= value < 1:
-                raise ValueError(f"'{name}' must lie in [0, 1), got {value}.")
+        memories = {"memory": memory, "spread": spread, "recent": recent}
+        _check(memories, "lie in [0, 1)", lambda value: 0 <= value < 1)
         positive = {"patience": patience, "settle": settle, "small": small, "reach": reach}
-        positive |= {"first": first, "bound": bound}
-        for name, value in positive.items():
-            if not value > 0:
-                raise ValueError(f"'{name}' must be above 0, got {value}.")
-        if not sudden >= 1:
-            raise ValueError(f"'sudden' must be 1 or more, got {sudden}.")
+        _check({**positive, "first": first, "bound": bound}, "be above 0", lambda value: value > 0)
+        _check({"sudden": sudden}, "be 1 or more", lambda value: value >= 1)
         others = {"fast": fast, "steady": steady, "favour": favour, "boost": boost, "tie": tie, "floor": floor}
-        others["squares"] = squares
-        for name, value in others.items():
-            if not value >= 0:
-                raise ValueError(f"'{name}' must be 0 or more, got {value}.")
+        _check({**others, "squares": squares}, "be 0 or more", lambda value: value >= 0)
+        _check({"average": average}, "lie in [0, 1]", lambda value: 0 <= value <= 1)
         self.fast, self.steady, self.patience, self.spread = fast, steady, patience, spread
         self.favour, self.settle = favour, settle
-        self.boost, self.small, self.tie, self.reach, self.squares = boost, small, tie, reach, squares
-        if not 0 <= average <= 1:
-            raise ValueError(f"'average' must lie in [0, 1], got {average}.")
-        self.average = average
+        self.boost, self.small, self.tie, self.reach = boost, small, tie, reach
+        self.squares, self.average = squares, average
         self.traced = Trace(memory, first, bound, floor, sudden, recent)
 
     def start(self, rates: Tensor) -> State:
@@ -145,3 +137,11 @@ class LongHorizon(HyperRule):
         for name, memory in (("slope", self.spread), ("past_slope", self.traced.memory)):
             new[name] = memory * state[name] + (1 - memory) * pull.slope
         return torch.where(live, moved, rates), {name: torch.where(live, new[name], state[name]) for name in new}
+
+
+def _check(values: Mapping[str, float], rule: str, fits: Callable[[float], bool]) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError(f"'{name}' must be a number, got {value!r}.")
+        if not fits(value):
+            raise ValueError(f"'{name}' must {rule}, got {value}.")
