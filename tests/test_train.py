@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,45 @@ def test_a_tally_of_parts_is_that_of_the_whole(task):
         parts = resumed
     assert parts.metrics() == pytest.approx(whole.metrics(), rel=1e-12)
     assert all(math.isnan(value) for value in kind.tally(torch.device("cpu")).metrics().values())
+
+
+def test_averaged_weights_are_judged_beside_the_last_ones_where_the_optimizer_has_them():
+    """Against a loop written by hand; with batch norms, which see 50 batches first and forget them again."""
+
+    def net():
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 10))
+
+    run = train(net, "digits", "adam-default", epochs=2, batch_size=20, seed=3)
+    torch.manual_seed(3)
+    model, digits = net(), data.load("digits")
+    optimizer, batches = camhd.Adam(model), data.Batches(digits.train, 20, seed=3)
+    ((seen, right),) = data.Batches(digits.test, len(digits.test), shuffle=False).epoch(0)
+    for epoch in (1, 2):
+        model.train()
+        for inputs, targets in batches.epoch(epoch):
+            optimizer.zero_grad()
+            F.cross_entropy(model(inputs), targets).backward()
+            optimizer.step()
+        line = run.epochs[epoch - 1]
+        known = {name: value.clone() for name, value in model.named_buffers()}
+        with torch.no_grad():
+            model.eval()
+            last = F.cross_entropy(model(seen), right)
+            with optimizer.averaged():
+                model.train()
+                for inputs, _ in islice(batches.epoch(epoch), 50):
+                    model(inputs)
+                model.eval()
+                averaged = F.cross_entropy(model(seen), right)
+        assert line["valid_loss"] == pytest.approx(float(last), rel=1e-5)
+        assert line["averaged_loss"] == pytest.approx(float(averaged), rel=1e-5)
+        assert line["averaged_loss"] != line["valid_loss"]
+        model.load_state_dict(known, strict=False)
+    assert run.final["averaged_accuracy"] == run.epochs[-1]["averaged_accuracy"]
+    for other in ("adam", "adam-cam-hd-2", "schedule-free-adamw"):
+        if optimizers.find(other).installed:
+            final = train(net, "digits", other, epochs=1, batch_size=100).final
+            assert not [name for name in final if name.startswith("averaged_")]
 
 
 def test_bfloat16_is_autocast_over_float32_weights():

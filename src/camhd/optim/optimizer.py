@@ -74,6 +74,7 @@ class Optimizer(torch.optim.Optimizer):
         }
         self.rule, self.config, self.backend = rule, config, Backend(options.get("backend", "auto"))
         self.tree: RateTree | None = None
+        self._averaged = False
         if isinstance(params, nn.Module):
             model, params = params, params.named_parameters()
         self._owners = None if model is None else owners_of(model)
