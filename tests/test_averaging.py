@@ -113,6 +113,7 @@ def test_inside_the_parameters_are_their_averages_and_afterwards_what_they_were(
     before, wanted = values(model), opt.averaged_parameters()
     with opt.averaged():
         assert all(torch.equal(p, q) for p, q in zip(values(model), wanted, strict=True))
+        assert all(torch.equal(p, q) for p, q in zip(opt.averaged_parameters(), wanted, strict=True))
         state = copy.deepcopy(model.state_dict())
     assert not torch.equal(state["0.weight"], before[0])
     assert all(torch.equal(p, q) for p, q in zip(values(model), before, strict=True))

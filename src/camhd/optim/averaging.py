@@ -49,7 +49,8 @@ def averages(optimizer: Optimizer) -> list[Tensor]:
     check(optimizer)
     tree, params = optimizer._tree, _params(optimizer)
     found = [at.clone() for at in _places(params)]
-    _to_averages(optimizer, found)
+    if not optimizer._averaged:
+        _to_averages(optimizer, found)
     shaped = [torch.view_as_complex(new) if p.is_complex() else new for p, new in zip(params, found, strict=True)]
     return [tree.shaped(slot, new) for slot, new in enumerate(shaped)]
 
