@@ -118,9 +118,9 @@ class Range:
             self.at_work(self)
         return int(control[place])
 
-    def take(self, patience: int = PATIENCE, leave: int = LEAVE) -> int:
+    def take(self, patience: int = PATIENCE, leave: int = LEAVE, held: int = 0) -> int:
         passes = self.passes
-        self.mine = np.array([0, 1, 0, leave, patience])
+        self.mine = np.array([0, 1, held, leave, patience])
         found: int = passes._take(self.mine, passes.MOVING, self.control, self.place, self.COUNT, self.TOTAL)
         return found
 
@@ -164,6 +164,21 @@ def test_who_finds_all_items_taken_does_not_wait_until_they_are_done(monkeypatch
     range_ = Range(monkeypatch, Range.COUNT, True, nothing)
     assert range_.take() == Range.COUNT
     assert range_.looks == 0
+
+
+@pytest.mark.parametrize("held", [0, 1, 3])
+def test_who_has_taken_some_itself_does_not_wait_for_others_to_say_that_they_are_done(
+    held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that came late found some of its items taken: of those, nobody but who took them says it."""
+
+    def ends(range_: Range) -> None:
+        if range_.looks == 7:
+            range_.control[range_.passes.DONE_2] = Range.TOTAL - held
+
+    range_ = Range(monkeypatch, 35, True, ends)
+    assert range_.take(held=held) == Range.COUNT
+    assert range_.looks == 7
 
 
 def test_the_last_few_items_are_taken_if_their_thread_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:

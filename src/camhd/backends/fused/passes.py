@@ -113,7 +113,9 @@ def _take(mine, phase, control, place, count, total):
             break
         last = taken
         for _ in range(mine[PATIENCE]):
-            if fetch(control, done_in(phase)) >= total:
+            if (
+                fetch(control, done_in(phase)) + mine[HELD] >= total
+            ):  # what it has done here itself, it has not said yet
                 return count
     return fetch_add(control, place + TAKEN, 1)
 
