@@ -110,7 +110,7 @@ def pair(rule, chain, dtype=torch.float64, **more):
     return found
 
 
-@pytest.mark.alike(3)
+@pytest.mark.alike(6)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("rule", RULES)

@@ -55,7 +55,7 @@ def trained_by_torch(rule: str, name: str, dtype: torch.dtype) -> nn.Module:
     return model
 
 
-@pytest.mark.alike(3)
+@pytest.mark.alike(6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("rule", TORCH_RULES)
 @pytest.mark.parametrize("levels", CHAINS, ids=chain_name)

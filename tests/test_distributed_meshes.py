@@ -65,5 +65,6 @@ def tensor_parallel(model: nn.Module) -> None:
     fully_shard(model, mesh=mesh["data"])
 
 
+@pytest.mark.thorough
 def test_meshes_of_two_dimensions_train_as_one_process() -> None:
     in_processes(4, four)

@@ -44,12 +44,12 @@ CASES: dict[str, Any] = {  # how to make it, and how many steps it takes before 
     ),
     "foreach, sgd, regularised": (_tied, 3),
     "foreach, adam, long horizon": (lambda m: camhd.Adam(m, lr=0.02, hyper_rule="long_horizon", **PLAIN), 3),
-    "fused, adam, long horizon": (lambda m: camhd.Adam(m, lr=0.02, hyper_rule="long_horizon"), 3),
+    "foreach, adam, restart": (_adam(restarts=(4,), levels=DEEP, **PLAIN), 3),
     "fused, nesterov, long horizon, restart": (
         lambda m: camhd.SGD(m, lr=0.02, momentum=0.9, nesterov=True, hyper_rule="long_horizon", restarts=(4,)),
         3,
     ),
-    "foreach, adam, restart": (_adam(restarts=(4,), levels=DEEP, **PLAIN), 3),
+    "fused, adam, long horizon": (lambda m: camhd.Adam(m, lr=0.02, hyper_rule="long_horizon"), 3),
     "foreach, wrapped": (_wrapped, 3),
     "foreach, hd as released": (lambda m: camhd.baselines.AdamHD(m, lr=0.02, hyper_lr=1e-2, faithful=True), 3),
     "fused, adam": (_adam(), 3),
@@ -69,6 +69,7 @@ THOROUGH = (
 )  # the others: a quarter
 
 
+@pytest.mark.alike(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_failure_at_any_call_inside_a_step_leaves_all_old_or_all_new(name):

@@ -56,7 +56,7 @@ def literally(base: str, levels: tuple[str, ...]) -> tuple[Tensor, list[float]]:
     return values(named), list(rates.values())
 
 
-@pytest.mark.alike(2)
+@pytest.mark.alike(4)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("levels", CHAINS, ids="-".join)
 @pytest.mark.parametrize("base", BASES)

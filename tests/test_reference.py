@@ -61,7 +61,7 @@ def now_and_then(model: nn.Module) -> dict[int, tuple[str, ...]]:
     return out | {t + 1: out[t] for t in range(21, STEPS - 1, 21)}
 
 
-@pytest.mark.alike(2)
+@pytest.mark.alike(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("name", "levels"), [CNN, LSTM], ids=["cnn", "lstm"])
@@ -74,7 +74,7 @@ def test_two_hundred_steps_agree_for_every_rule(rule: str, name: str, levels: tu
     assert spread["layer"] > 1.01, f"the rates should have come apart, but their spread is {spread}"
 
 
-@pytest.mark.alike(2)
+@pytest.mark.alike(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "levels"), [CNN, LSTM], ids=["cnn", "lstm"])
 @pytest.mark.parametrize("form", COMBINATIONS)
@@ -84,7 +84,7 @@ def test_two_hundred_steps_agree_for_every_combination(form: str, name: str, lev
     agree(long_run(rule, levels, form, model), model, without=now_and_then(model))
 
 
-@pytest.mark.alike(2)
+@pytest.mark.alike(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",

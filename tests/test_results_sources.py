@@ -81,7 +81,7 @@ def test_a_record_that_present_sources_do_not_give_is_given_by_its_own(record, m
     assert not any(word.startswith("commit ") for word in then.elsewhere)
 
 
-@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("wrong", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_the_command_tries_both(record, project, made_then, tmp_path, monkeypatch, wrong):
     look = partial(sources.of_commit, package=project / sources.PACKAGE, cache=made_then.folder.parents[1])
     monkeypatch.setattr(repeating, "of_commit", look)
@@ -98,6 +98,7 @@ def test_the_command_tries_both(record, project, made_then, tmp_path, monkeypatc
     assert records.read(tmp_path / "again" / record.name).final == records.read(record).final
 
 
+@pytest.mark.thorough
 def test_a_measurement_can_be_made_with_other_sources(made_then):
     asked = Measurement("combination", {"levels": ["global", "layer"], "hyper_lr": 0.01, "steps": 3, "seed": 0})
     assert made_then.measure(asked) == calculate(asked, KINDS)

@@ -65,7 +65,7 @@ def test_without_learning_a_schedule_does_what_it_does_to_torch_optim(rule: str,
     assert_alike(dict(model.named_parameters()), dict(other.named_parameters()))
 
 
-@pytest.mark.alike(3)
+@pytest.mark.alike(6)
 @pytest.mark.parametrize("name", SCHEDULERS)
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "sgd"])
 def test_learned_rates_live_on_under_any_schedule(rule: str, name: str) -> None:
@@ -139,7 +139,7 @@ def test_the_factor_of_the_last_step_is_in_the_hypergradient() -> None:
 # The global rate is the schedule's.
 
 
-@pytest.mark.alike(2)
+@pytest.mark.alike(4)
 @pytest.mark.parametrize("form", [form for form in COMBINATIONS if form not in REGULARIZED])
 @pytest.mark.parametrize("rule", ["sgd", "nesterov", "adam", "adamw"])
 def test_the_global_rate_can_be_the_schedules_while_the_others_learn(rule: str, form: str) -> None:

@@ -21,9 +21,9 @@ SOURCES = str(Path(camhd.__file__).parents[1])
 
 
 def write_plan(path, **values):
-    """Forty short runs, unless told otherwise."""
+    """Twenty short runs, unless told otherwise."""
     common = {"model": f"{HERE}/sweep_cases.py:network", "data": f"{HERE}/sweep_cases.py:points"}
-    grid = {"optimizer": ["adam", "sgd"], "options": {"lr": [0.01, 0.1]}, "seeds": 10, "epochs": 12}
+    grid = {"optimizer": ["adam", "sgd"], "options": {"lr": [0.01, 0.1]}, "seeds": 5, "epochs": 12}
     path.write_text(json.dumps({**common, "grid": {**grid, **values}}))
     return path
 
@@ -103,7 +103,7 @@ def wait_until_gone(pid):
 
 @pytest.mark.slow
 def test_workers_and_the_sweep_are_killed_and_it_is_started_again(tmp_path):
-    plan, folder, gate = write_plan(tmp_path / "forty.json"), tmp_path / "runs", Gate(tmp_path)
+    plan, folder, gate = write_plan(tmp_path / "twenty.json"), tmp_path / "runs", Gate(tmp_path)
     gate.let_pass(3)
     first = start(plan, folder, "--workers", "2", **gate.variables)
     one, _ = wait_for(lambda: finished(folder) == 3 and two(workers(folder)), first)
@@ -116,22 +116,23 @@ def test_workers_and_the_sweep_are_killed_and_it_is_started_again(tmp_path):
     _, told = first.communicate()
     assert "A worker was lost" in told
     wait_until_gone(third)  # no worker outlives its sweep
-    assert finished(folder) < 40
+    assert finished(folder) < 20
 
     out, _ = end(start(plan, folder, "--engine", "here"))
-    assert "40 runs finished, 0 failed." in out
+    assert "20 runs finished, 0 failed." in out
     assert f"camhd report {folder}" in out
     found = records.load(folder)
-    assert len(found) == 40
+    assert len(found) == 20
     assert found.problems == ()
     assert all_of(folder) == unbroken(plan, tmp_path / "unbroken")
     assert place(str(folder)).claims() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_sweeps_on_one_folder_do_no_run_twice(tmp_path):
     """On an object path that several processes share."""
-    plan = write_plan(tmp_path / "forty.json", epochs=4)
+    plan = write_plan(tmp_path / "twenty.json", epochs=4)
     url, gate = f"dir::file://{tmp_path}/bucket", Gate(tmp_path)
     (tmp_path / "bucket").mkdir()
     gate.let_pass(3)
@@ -141,12 +142,13 @@ def test_two_sweeps_on_one_folder_do_no_run_twice(tmp_path):
     wait_for(lambda: len({seen.about.get("session") for seen in place(url).claims()} - {None}) == 2, both[0])
     gate.open()
     told = [end(process)[1] for process in both]
-    assert len(gate.log.read_text().splitlines()) == 40
-    assert all("[40/40]" in text for text in told)
+    assert len(gate.log.read_text().splitlines()) == 20
+    assert all("[20/20]" in text for text in told)
     expected = unbroken(plan, tmp_path / "unbroken")
     assert all_of(tmp_path / "copies1") == all_of(tmp_path / "copies2") == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_ctrl_c_stops_all_workers_with_checkpoints(tmp_path):
     plan, folder, gate = write_plan(tmp_path / "long.json", epochs=5000, seeds=1), tmp_path / "runs", Gate(tmp_path)
@@ -167,6 +169,7 @@ def test_ctrl_c_stops_all_workers_with_checkpoints(tmp_path):
         wait_until_gone(pid)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ray", "dask"])
 def test_a_cluster_gives_the_same_records(tmp_path, engine):

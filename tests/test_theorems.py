@@ -228,7 +228,7 @@ LEVELS = [("global",), ("global", "layer"), ("global", "layer", "parameter")]
 DECAYS = {"exp(-rt)": 0.2, "1/t²": lambda t: 1 / t**2}
 
 
-@pytest.mark.alike(3)
+@pytest.mark.alike(6)
 @pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize("levels", LEVELS, ids=chain_name)
 @pytest.mark.parametrize("start", [1e-6, 0.5, 1.9, 5.0, 20.0])
@@ -240,7 +240,7 @@ def test_theorem_2_gradient_descent_on_a_quadratic_converges_from_any_rate(
     assert minimise(quadratic(), start, 1000, **options) < CLOSE
 
 
-@pytest.mark.alike(3)
+@pytest.mark.alike(6)
 @pytest.mark.parametrize("combine", ["fixed", "normalized", "softmax"])
 @pytest.mark.parametrize("beta", [1e-3, 1.0, 100.0])
 @pytest.mark.parametrize("start", [1e-6, 100.0])

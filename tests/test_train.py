@@ -729,6 +729,7 @@ train(lab_cases.Noisy, lab_cases.blobs, "adam-cam-hd-3", epochs=6, batch_size=5,
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
     """Six epochs of nine steps; killed in the middle of an epoch, twice, and then left alone."""

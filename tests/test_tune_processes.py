@@ -90,6 +90,7 @@ def test_workers_share_an_sqlite_study_that_survives_a_kill_and_ctrl_c_and_goes_
     assert len(resumed) == 1
 
 
+@pytest.mark.thorough
 def test_a_study_whose_only_process_was_killed_goes_on(tmp_path, monkeypatch):
     studies.held(tmp_path)
     url = f"sqlite:///{tmp_path}/tuning/studies.sqlite"
