@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 
 import camhd
+from camhd.cli.runs import comparison
 from camhd.lab import Entrant, Settings, Watcher, compare, records, train
 from camhd.lab.compare import OPTIMIZERS, parse_option, plan, split_entrants, tables
 from lab_cases import blobs, line, mlp
@@ -54,6 +55,20 @@ def test_one_run_is_that_of_train():
     assert run.config == alone.config
     assert run.final == alone.final
     assert math.isnan(found.rows[0].metric.error)
+
+
+def test_averaged_weights_are_judged_too_where_there_are_any():
+    found = compare(mlp, blobs, ["adam", "adam-default"], SHORT, seeds=3)
+    without, default = found.rows
+    assert without.averaged.count == 0
+    assert default.averaged.mean == pytest.approx(numpy.mean([run.final["averaged_accuracy"] for run in default.runs]))
+    assert [row["averaged_mean"] for row in found.as_dict()["rows"]][1] == default.averaged.mean
+    shown = comparison(found)
+    at = shown.columns.index("averaged weights")
+    first, second = (row[at] for row in shown.rows)
+    assert first == ""
+    assert second.startswith(f"{100 * default.averaged.mean:.2f} ± ")
+    assert "averaged weights" not in comparison(compare(mlp, blobs, ["adam"], SHORT, seeds=2)).columns
 
 
 def test_a_regression_is_judged_by_r2():

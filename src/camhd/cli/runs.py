@@ -13,11 +13,13 @@ from ..lab.statistics import Summary
 
 
 def comparison(found: Comparison) -> Table:
-    """Mean ± standard error, n, Welch's p against the first row, time of an optimizer step."""
+    """Mean ± standard error, n, Welch's p against the first row, the metric at averaged weights, time of a step."""
     config = found.rows[0].runs[0].config
     judged = "test" if found.split == "full" else "validation"
     columns = ["optimizer", f"{judged} {_title(found.metric)}", "n", "p"]
     columns += [f"{judged} loss"] if found.metric != "loss" else []
+    some = any(row.averaged.count for row in found.rows)
+    columns += ["averaged weights"] if some else []
     rows = [
         (
             row.label,
@@ -25,6 +27,7 @@ def comparison(found: Comparison) -> Table:
             str(row.metric.count),
             "" if math.isnan(row.p) else f"{row.p:.2g}",
             *([_summary(row.loss, "loss")] if found.metric != "loss" else []),
+            *([_summary(row.averaged, found.metric)] if some else []),
             "" if math.isnan(row.step_ms) else f"{row.step_ms:.3g}",
             _ends(row),
         )

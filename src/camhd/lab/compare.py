@@ -91,6 +91,7 @@ class Row:
         runs: one for each seed.
         metric: the final validation metric: mean, standard error, number of runs.
         loss: the final validation loss, likewise.
+        averaged: the metric at averaged weights, likewise; of no run if the optimizer has none.
         p: of Welch's test that the metric's mean is that of the first row; nan where there is no test.
         step_ms: the mean over the runs of the median time of an optimizer step.
     """
@@ -99,6 +100,7 @@ class Row:
     runs: tuple[Run, ...]
     metric: Summary
     loss: Summary
+    averaged: Summary
     p: float
     step_ms: float
 
@@ -153,6 +155,8 @@ class Comparison:
                     "p": row.p,
                     "loss_mean": row.loss.mean,
                     "loss_standard_error": row.loss.error,
+                    "averaged_mean": row.averaged.mean,
+                    "averaged_standard_error": row.averaged.error,
                     "step_ms": row.step_ms,
                     "ends": row.ends,
                     "runs": [str(run.folder or run.config.id) for run in row.runs],
@@ -259,6 +263,7 @@ def _comparison(groups: list[list[Run]]) -> Comparison:
                 runs=tuple(runs),
                 metric=summarize(values),
                 loss=summarize(_finals(runs, "valid_loss")),
+                averaged=summarize(_finals(runs, f"averaged_{metric}")),
                 p=welch(values, first) if number else float("nan"),
                 step_ms=summarize([time for time in times if time is not None]).mean,
             )
