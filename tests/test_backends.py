@@ -407,7 +407,7 @@ def test_a_sum_over_many_scalars_is_accurate(backend):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["foreach", "fused"])
+@pytest.mark.parametrize("backend", [pytest.param("foreach", marks=pytest.mark.thorough), "fused"])
 def test_many_steps_leak_nothing(backend):
     named = [(name, p) for name, p in tensors(torch.float32) if p.numel() < 1000]
     opt = RULES["adam"](named, backend=backend, **CHAINS["two"])

@@ -340,6 +340,7 @@ def test_the_warm_process_finds_what_the_cold_one_cached(monkeypatch):
     assert cold.first.n == 2
 
 
+@pytest.mark.thorough
 def test_a_new_process_takes_its_first_step():
     foreach = cases.camhd_contestant("adam", cases.TWO_LEVELS, "foreach")
     (result,) = first_step.first_steps(cases.CASES["lenet5"], [foreach], threads=1, repeats=1)

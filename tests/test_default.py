@@ -219,6 +219,7 @@ def test_a_compiled_step_is_the_same(compiler: str) -> None:
     torch.testing.assert_close(bits(one), bits(other), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.alike(3)
 @pytest.mark.parametrize("lr", [1e-6, 1e-3])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_network_that_has_fitted_its_data_keeps_what_it_has_learned(seed: int, lr: float) -> None:

@@ -155,6 +155,7 @@ class Own(torch.optim.SGD):
     """Torch's, but nobody knows."""
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_processes_give_the_record_of_one(tmp_path: Path) -> None:
     wanted = {name: run_of(name) for name in CASES}

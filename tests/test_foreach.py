@@ -31,6 +31,7 @@ def cut(monkeypatch, size):
     monkeypatch.setattr(base, "PIECE", size)
 
 
+@pytest.mark.alike(3)
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("rule", ["sgd", "momentum", "nesterov", "amsgrad", "adamw", "amsbound"])
 def test_pieces_give_the_numbers_of_the_whole(rule, chain, monkeypatch):

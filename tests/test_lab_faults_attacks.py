@@ -337,6 +337,7 @@ print("done")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_no_command_uses_the_network_or_listens_unless_it_is_asked_to(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(camhd.__file__).parents[1]), "CAMHD_DATA": str(tmp_path / "d")}

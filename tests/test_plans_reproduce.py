@@ -38,7 +38,7 @@ def call(*arguments):
     return CliRunner().invoke(commands.app, ["reproduce", *map(str, arguments)], prog_name="camhd")
 
 
-@pytest.mark.alike(2)
+@pytest.mark.alike(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", plans.PLANS)
 def test_a_plan_ends_in_a_report_that_a_reader_of_the_paper_recognises(name, tmp_path):

@@ -81,7 +81,8 @@ def test_a_record_that_present_sources_do_not_give_is_given_by_its_own(record, m
     assert not any(word.startswith("commit ") for word in then.elsewhere)
 
 
-@pytest.mark.parametrize("wrong", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("wrong", [False, True])
 def test_the_command_tries_both(record, project, made_then, tmp_path, monkeypatch, wrong):
     look = partial(sources.of_commit, package=project / sources.PACKAGE, cache=made_then.folder.parents[1])
     monkeypatch.setattr(repeating, "of_commit", look)

@@ -41,6 +41,7 @@ def check(url, folder, count):
     return trials
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     studies.postgres_programs() is None, reason="needs PostgreSQL's programs: apt-get install postgresql"
 )
