@@ -46,8 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def mark_thorough(items: list[pytest.Item]) -> None:
-    """Of cases that are ``alike(n)``, CI keeps those whose places in the lists of values add up to a multiple of n."""
+    """Of cases that are ``alike(n)``, CI keeps those whose places in the lists of values add up to a multiple of n.
+
+    Where several lists are crossed, every value of each is to be met: CI also keeps the first case that has one which
+    those do not have.
+    """
     lists: dict[tuple[object, ...], list[int]] = {}
+    tests: dict[tuple[object, ...], list[tuple[pytest.Item, tuple[int, ...], int]]] = {}
     for item in items:
         case: Any = item  # a test of cases has a callspec, which pytest does not declare
         for marker in item.iter_markers("alike"):
@@ -58,7 +63,13 @@ def mark_thorough(items: list[pytest.Item]) -> None:
                 value = id(case.callspec.params[first])
                 values += [] if value in values else [value]
                 places.append(values.index(value))
-            if sum(places) % marker.args[0]:
+            tests.setdefault((item.parent, case.originalname), []).append((item, tuple(places), marker.args[0]))
+    for cases in tests.values():
+        met = {met for _, places, n in cases if sum(places) % n == 0 for met in enumerate(places)}
+        for item, places, n in cases:
+            new = {*enumerate(places)} - met if len(places) > 1 else set()
+            met |= new
+            if sum(places) % n and not new:
                 item.add_marker("thorough")
 
 
