@@ -189,6 +189,9 @@ def everyone():
     yield cases.camhd_contestant("adam", cases.TWO_LEVELS, "fused")
 
 
+DEFAULT = cases.camhd_contestant("adam-default", cases.TWO_LEVELS, "fused")
+
+
 @pytest.mark.parametrize("contestant", list(everyone()), ids=lambda c: f"{c.rule} {c.label}")
 def test_a_contestant_moves_every_parameter(contestant):
     model = TINY.model()
@@ -281,13 +284,40 @@ def test_gradients_that_a_contestant_writes_into_are_restored_after_each_of_its_
     stop = timing.Effort(budget=1e-6, fewest=3, most=3)
     field.race(stop, lambda: spoiled.append(field.spoiled()), [ready.tidy for ready in field.ready])
     assert spoiled == [False] * 3
-    assert all(p.isfinite().all() for p in field.model.parameters())
+    assert all(p.isfinite().all() for ready in field.ready for p in ready.model.parameters())
+
+
+def test_contestants_share_the_gradients_but_nobody_writes_to_the_parameters_of_another():
+    field = measure.enter("steps", TINY, [*cases.baselines("adam", ("fused",)), DEFAULT], warm_up=3)
+    last = field.ready[-1].model
+    versions = [p._version for p in last.parameters()]
+    for ready in field.ready[:-1]:
+        ready.stepper.step()
+    assert [p._version for p in last.parameters()] == versions
+    assert all(p.grad is q.grad for p, q in zip(last.parameters(), field.model.parameters(), strict=True))
+    assert len({p.data_ptr() for ready in field.ready for p in ready.model.parameters()}) == len(versions) * 4
+
+
+def test_a_share_is_measured_with_the_gradients_of_each_backward_pass():
+    seen = []
+
+    def build(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step():
+            seen.append(next(model.parameters()).grad)
+            optimizer.step()
+
+        return cases.Stepper(step, optimizer, lambda: next(model.parameters()))
+
+    list(measure.share(TINY, [cases.Contestant("watcher", "none", "", build)], timing.Effort(budget=1e-6, fewest=2)))
+    assert len({id(grad) for grad in seen[-2:]}) == 2  # one made by each backward pass
 
 
 def test_a_set_that_does_not_fit_into_memory_is_split_and_its_baselines_are_reported_once():
     contestants = [cases.camhd_contestant("adam", levels, "foreach") for levels in settings.SCOPES["steps"].levels]
     baselines = cases.baselines("adam", ("foreach",))
-    room_for_one = (len(baselines) + 1) * 4 * 4 * measure.parameters(TINY.model())
+    room_for_one = (len(baselines) + 1) * 5 * 4 * measure.parameters(TINY.model())
     assert len(measure.fitting(TINY, len(baselines), contestants, room_for_one)) == 3
     results = list(measure.steps("steps", TINY, baselines, contestants, SHORT, room_for_one))
     assert [r.label for r in results] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ class Ready:
     """A contestant that has been built and is warm."""
 
     contestant: Contestant
+    model: nn.Module
     stepper: Stepper
     estimate: float  # seconds of a step
     tidy: Callable[[], object] = nothing  # what it leaves to be done after a step, and is not timed
@@ -30,19 +32,32 @@ class Ready:
 
 @dataclass
 class Field:
-    """A model and the contestants that run on it; all share its parameters and gradients, each has its own state."""
+    """A model and the contestants that run on copies of it.
+
+    All share the model's gradients, and each has parameters and a state of its own: no optimizer lives with parameters
+    that others write to between its steps.
+    """
 
     what: str
     case: Case
     model: nn.Module
-    grads: list[Tensor | None]
-    as_given: list[Tensor | None]  # a copy of them
+    as_given: list[Tensor | None]  # a copy of its gradients
     ready: list[Ready]
     failures: list[Failure]
 
-    def attach(self) -> None:
-        """Put the gradients back, should a peer have taken them away."""
-        for p, grad in zip(self.model.parameters(), self.grads, strict=True):
+    @property
+    def grads(self) -> list[Tensor | None]:
+        """The gradients of the model."""
+        return [p.grad for p in self.model.parameters()]
+
+    def hand_out(self) -> None:
+        """Give the gradients to all contestants; a peer may have taken its own away."""
+        for ready in self.ready:
+            self.lend(ready.model)
+
+    def lend(self, model: nn.Module) -> None:
+        """Give the gradients to one of them."""
+        for p, grad in zip(model.parameters(), self.grads, strict=True):
             p.grad = grad
 
     def spoiled(self) -> bool:
@@ -105,13 +120,12 @@ def parameters(model: nn.Module) -> int:
 def enter(what: str, case: Case, contestants: Sequence[Contestant], warm_up: int) -> Field:
     """Build and warm every contestant; one that raises, or does not move the parameters, is a failure."""
     model = case.model()
-    grads = [p.grad for p in model.parameters()]
-    field = Field(what, case, model, grads, [g if g is None else g.clone() for g in grads], [], [])
+    given = [p.grad if p.grad is None else p.grad.clone() for p in model.parameters()]
+    field = Field(what, case, model, given, [], [])
     for contestant in contestants:
         try:
             field.ready.append(_warm(field, contestant, warm_up))
         except Exception as error:  # whatever it is, the others can still be measured
-            field.attach()
             field.restore()
             field.failures.append(Failure(**field.about(contestant), error=message(error)))
     return field
@@ -123,20 +137,21 @@ def message(error: Exception) -> str:
 
 
 def _warm(field: Field, contestant: Contestant, steps: int) -> Ready:
-    stepper = contestant.build(field.model)
+    model = copy.deepcopy(field.model)
+    field.lend(model)
+    stepper = contestant.build(model)
     before = stepper.watch().detach().clone()
     estimate = min(timed(stepper.step) for _ in range(steps))
     if torch.equal(before, stepper.watch()):
         raise RuntimeError(f"{contestant.label} did not move the parameters in {steps} steps.")
-    if any(
-        grad is not None and p.grad is not grad for p, grad in zip(field.model.parameters(), field.grads, strict=True)
-    ):
+    pairs = zip(model.parameters(), field.grads, strict=True)
+    if any(grad is not None and p.grad is not grad for p, grad in pairs):
         raise RuntimeError(f"{contestant.label} takes the gradients away, so that only its first step would be one.")
     if not field.spoiled():
-        return Ready(contestant, stepper, estimate)
+        return Ready(contestant, model, stepper, estimate)
     # torch's foreach SGD adds Nesterov's term to the gradients; fixed gradients would soon be infinite.
     field.restore()
-    return Ready(contestant, stepper, estimate, field.restore)
+    return Ready(contestant, model, stepper, estimate, field.restore)
 
 
 def steps(
@@ -165,7 +180,7 @@ def _key(which: Contestant | Entry) -> tuple[object, ...]:
 
 
 def _step_times(field: Field, baselines: Sequence[Contestant], effort: Effort) -> list[StepTime]:
-    rounds = field.race(effort, field.attach, [r.tidy for r in field.ready])
+    rounds = field.race(effort, field.hand_out, [r.tidy for r in field.ready])
     against = {i: r.contestant for i, r in enumerate(field.ready) if r.contestant in baselines}
     return [
         StepTime(
@@ -186,11 +201,12 @@ def _step_times(field: Field, baselines: Sequence[Contestant], effort: Effort) -
 def fitting(case: Case, baselines: int, contestants: Sequence[Contestant], memory: int) -> list[Sequence[Contestant]]:
     """The contestants in groups that fit into memory together with the baselines.
 
-    None of them keeps more than four tensors as large as the parameters; what it uses during a step is gone after it.
+    None of them has more than five tensors as large as the parameters, its own among them; what it uses during a step
+    is gone after it.
     """
     with torch.device("meta"):
         count = parameters(case.build())
-    room = max(1, memory // (4 * 4 * max(count, 1)) - baselines)
+    room = max(1, memory // (5 * 4 * max(count, 1)) - baselines)
     return [contestants[i : i + room] for i in range(0, len(contestants), room)]
 
 
@@ -204,7 +220,7 @@ def share(case: Case, contestants: Sequence[Contestant], effort: Effort) -> Iter
     if not field.ready:
         return
     one_step = Effort(effort.budget, effort.warm_up, effort.fewest, effort.most, steps=1)
-    work = _forward_backward(field.model, case.loss())
+    work = _forward_backward(field, case.loss())
     work()
     rounds = field.race(one_step, work)
     for i, ready in enumerate(field.ready):
@@ -218,10 +234,11 @@ def share(case: Case, contestants: Sequence[Contestant], effort: Effort) -> Iter
         )
 
 
-def _forward_backward(model: nn.Module, loss: Callable[[nn.Module], Tensor]) -> Callable[[], object]:
+def _forward_backward(field: Field, loss: Callable[[nn.Module], Tensor]) -> Callable[[], object]:
     def work() -> None:
-        model.zero_grad()
-        torch.autograd.backward(loss(model))
+        field.model.zero_grad()
+        torch.autograd.backward(loss(field.model))
+        field.hand_out()
 
     return work
 
@@ -232,6 +249,6 @@ def memory(case: Case, contestants: Sequence[Contestant], what: str = "memory") 
         field = enter(what, case, [contestant], warm_up=3)
         yield from field.failures
         for ready in field.ready:
-            size = state_bytes(ready.stepper.holder, field.model)
+            size = state_bytes(ready.stepper.holder, ready.model)
             about = field.about(contestant, ready.stepper.holder)
             yield StateSize(**about, bytes_per_parameter=size / parameters(field.model))
