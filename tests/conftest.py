@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import camhd
+from camhd.lab.train import amx
 
 torch.set_num_threads(1)
 
@@ -34,6 +35,7 @@ def pytest_configure() -> None:
     """Hear Ctrl-C, which some tests send: a shell lets its background jobs ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    amx.leave_alone_if_broken()  # worker processes inherit it
 
 
 TRACING = pytest.StashKey[bool]()

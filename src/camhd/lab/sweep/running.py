@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..data import DataError
 from ..records import DiskError, Run
-from ..train import own
+from ..train import amx, own
 from ..train.run import MINUTES
 from .board import Board, Planned
 from .claims import Observer, about_me
@@ -107,6 +107,8 @@ def run(
     plan = plan if isinstance(plan, Plan) else Plan("sweep", tuple(plan))
     gpus = int(any(item.device.startswith("cuda") for item in plan.items))
     chosen = choose_engine(engine, address, workers, threads, len(plan), gpus)
+    if any(item.dtype == "bfloat16" for item in plan.items):
+        amx.leave_alone_if_broken()  # before a worker's first run, which may be in float32
     planned, at = prepared(plan, chosen.remote), place(str(folder))
     keep_plan(at, plan.name, {key: one.item.as_dict() for key, one in planned.items()})
     if retry_failed:

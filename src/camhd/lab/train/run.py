@@ -10,6 +10,7 @@ from typing import Any
 
 from ... import report
 from ..records import FORMAT, CheckpointError, DiskError, InFolder, InMemory, Record, Run, environment
+from . import amx
 from .interrupt import Interrupt
 from .job import Data, Job, MakeOptimizer, Model, prepare
 from .loop import Loop, Parts
@@ -130,6 +131,8 @@ def execute(
     if not 0 <= checkpoint_minutes < math.inf:
         raise ValueError(f"'checkpoint_minutes' must be 0 or more, and finite, got {checkpoint_minutes}.")
     watcher = watcher or Watcher()
+    if job.config.dtype == "bfloat16":
+        amx.leave_alone_if_broken()
     with team_of(parallel, job.config.device) as team, ExitStack() as open_record:
         record: Record = InMemory(job.config)
         seconds = math.inf
