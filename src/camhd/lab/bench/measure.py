@@ -34,8 +34,8 @@ class Ready:
 class Field:
     """A model and the contestants that run on copies of it.
 
-    All share the model's gradients, and each has parameters and a state of its own: no optimizer lives with parameters
-    that others write to between its steps.
+    All share the model's gradients, and each has parameters and a state of its own: in training nobody else
+    moves an optimizer's parameters between its steps.
     """
 
     what: str
