@@ -10,7 +10,7 @@ from typing import Any
 
 from ... import report
 from ..records import FORMAT, CheckpointError, DiskError, InFolder, InMemory, Record, Run, environment
-from . import amx
+from . import amx, subnormals
 from .interrupt import Interrupt
 from .job import Data, Job, MakeOptimizer, Model, prepare
 from .loop import Loop, Parts
@@ -170,7 +170,7 @@ def _begin(team: Alone, record: InFolder, open_record: ExitStack) -> Run | None:
 
 
 def _train(job: Job, record: Record, watcher: Watcher, checkpoint_seconds: float, team: Alone) -> Run:
-    with seeded(job.config.seed), Interrupt() as interrupt:
+    with seeded(job.config.seed), subnormals.taken_for_zero(), Interrupt() as interrupt:
         parts = job.parts(team)
         seeded_apart(job.config.seed, team.rank)
         loop = Loop(job.config, parts, record, watcher, interrupt, checkpoint_seconds, team)
