@@ -67,9 +67,10 @@ def _run(item: Item, dice: random.Random) -> dict[str, Any]:
     epochs = [{"kind": "epoch", "epoch": n, "step": n * per_epoch, **_metrics(dice, n)} for n in (1, 2)]
     levels = config.options.get("levels") or []
     weights = [{level: dice.uniform(0.1, 0.9) for level in levels} or None for _ in epochs]
+    learned = levels or ["group"]
     rates = [
-        {"kind": "rates", "step": line["step"], "rates": {"lr": {"count": 1, "values": [1e-3]}}, "weights": own}
-        for line, own in zip(epochs, weights, strict=True)
+        {"kind": "rates", "step": step, "rates": {name: _rates(dice, name, step) for name in learned}, "weights": own}
+        for step, own in zip((0, *(line["step"] for line in epochs)), (weights[0], *weights), strict=True)
     ]
     start = {"kind": "start", "steps_per_epoch": per_epoch, "metric": "accuracy", "note": "made up"}
     stopped = item.stop_loss is not None and dice.random() < 0.8
@@ -85,6 +86,13 @@ def _run(item: Item, dice: random.Random) -> dict[str, Any]:
         "environment": ENVIRONMENT,
     }
     return {"config": config.as_dict(), "history": [start, *epochs, *rates], "result": result, "whole": "never was"}
+
+
+def _rates(dice: random.Random, level: str, step: int) -> dict[str, Any]:
+    """One rate, three of them, or the quantiles of many; all are the same at first."""
+    count = {"group": 1, "global": 1, "layer": 3}.get(level, 1000)
+    some = sorted(1e-3 * (dice.uniform(0.5, 2.0) if step else 1.0) for _ in range(min(count, 7)))
+    return {"count": count, **({"values": dice.sample(some, count)} if count <= 3 else {"quantiles": some})}
 
 
 def _metrics(dice: random.Random, epoch: int) -> dict[str, Any]:

@@ -30,10 +30,17 @@ def accuracies(lines: list[Line], **wanted: Any) -> list[float]:
 
     Names with two underscores are those of options.
     """
-    return [100 * line["result"]["final"]["valid_accuracy"] for line in lines if _fits(line, wanted)]
+    return [100 * line["result"]["final"]["valid_accuracy"] for line in lines if fits(line, wanted)]
 
 
-def _fits(line: Line, wanted: dict[str, Any]) -> bool:
+def losses(lines: list[Line], **wanted: Any) -> list[float]:
+    """Their final test losses, without those of runs that diverged."""
+    found = [float(line["result"]["final"]["valid_loss"]) for line in lines if fits(line, wanted)]
+    return [loss for loss in found if numpy.isfinite(loss)]
+
+
+def fits(line: Line, wanted: dict[str, Any]) -> bool:
+    """Whether a line is a run with such a configuration."""
     config = line.get("config")
     if config is None:
         return False

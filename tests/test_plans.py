@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from camhd.lab import optimizers, plans
+from camhd.lab import models, optimizers, plans
 from camhd.lab.plans import ffnn, hd, lenet, pages, resnet
 from camhd.lab.plans.grid import Grid, Method, Problem, key, key_of
 from camhd.lab.plans.numbering import PRINTED
@@ -52,14 +52,15 @@ def test_the_record_of_a_run_is_known_without_its_data(name):
 def test_the_ffnn_plan_is_the_papers_protocol_on_two_cores_too():
     plan = ffnn.PLAN
     assert plan.at("cpu") == plan.grids == plan.at("paper")
-    (grid,) = plan.grids
-    assert grid.seeds == 10
+    grid, *others = plan.grids
+    assert [one.seeds for one in plan.grids] == [10, 5, 5, 10]
+    assert {one.problems for one in others} == {grid.problems[:1]}
     assert [(one.model, one.data, one.epochs) for one in grid.problems] == [
         ("ffnn:100,100", "mnist", 30),
         ("ffnn:1000,100", "mnist", 30),
         ("ffnn:1000,1000", "mnist", 30),
     ]
-    assert len(plan.items("cpu")) == 3 * 7 * 10
+    assert len(plan.items("cpu")) == (3 * 7 + 4) * 10 + (6 + 6) * 5
     items = {(item.model, item.label): item for item in plan.items("paper")}
     for model, batch, lr in (
         ("ffnn:100,100", 32, 3e-4),
@@ -85,12 +86,80 @@ def test_the_resnets_are_trained_as_the_paper_did():
 
 
 def test_the_weights_of_lenet_are_looked_at_with_three_optimizers_and_two_decays():
-    by_optimizer, by_decay = lenet.PLAN.grids[1:]
+    by_optimizer, by_decay = lenet.PLAN.grids[1:3]
     rates = {(method.optimizer, method.options.get("lr")) for method in by_optimizer.methods}
     sgd = {(f"{name}-cam-hd-2", rate) for name in ("sgd", "sgdn") for rate in (0.1, 0.01)}  # 0.1 in the text
     assert rates == {*sgd, ("adam-cam-hd-2", None)}
     assert by_optimizer.problems[0].data == "mnist:6000"  # "10% of original training dataset"
     assert [method.options["decay"] for method in by_decay.methods] == [0.002, 0.001]
+
+
+def test_other_betas_are_the_papers_run_but_for_beta():
+    table, other, *_ = ffnn.PLAN.at("cpu")
+    cam, floor = (resolved(table, table.methods[i]) for i in (1, 6))
+    assert cam["hyper_lr"] == floor["hyper_lr"] == 1e-7
+    assert floor["faithful"] is False
+    assert [resolved(other, method) for method in other.methods] == [
+        {**one, "hyper_lr": beta} for one in (cam, floor) for beta in (3e-8, 3e-7, 1e-6)
+    ]
+
+
+def resolved(grid, method, problem=0):
+    """The options of a method on a problem of its grid, the paper's among them."""
+    item = grid.item(grid.problems[problem], method, 0)
+    return optimizers.find(item.optimizer).resolve(item.options, optimizers.task_of(item.model))
+
+
+def test_larger_betas_are_the_papers_run_but_for_beta():
+    (table, *_, larger), (problem,) = lenet.PLAN.at("cpu"), lenet.PLAN.at("cpu")[-1].problems
+    assert problem == table.problems[1]
+    assert table.seeds == larger.seeds
+    cam, hd = (resolved(table, table.methods[i], 1) for i in (0, 1))
+    assert cam["hyper_lr"] == hd["hyper_lr"] == 1e-8
+    *betas, floor, first, second, third, times, alike = (resolved(larger, method) for method in larger.methods)
+    alone = {**cam, "weights": [1.0, 0.0], "combine_lr": 0.0}
+    assert betas == [{**one, "hyper_lr": beta} for one in (cam, alone) for beta in (1e-7, 1e-6, 1e-5)]
+    assert floor == {**hd, "hyper_lr": 1e-7, "faithful": False}
+    assert cam["decay"] == 0.002
+    kept = [{**cam, "hyper_lr": beta, "decay": None} for beta in (1e-8, 1e-7, 1e-6)]
+    assert [first, second, third] == kept
+    assert times == {**cam, "hyper_scale": "size"}
+    assert alike == {**cam, "hyper_scale": "mean", "hyper_lr": 6e-4, "decay": None}
+
+
+def test_other_readings_of_beta_are_the_papers_run_but_for_beta_and_what_it_is_multiplied_by():
+    table, _, readings, _ = ffnn.PLAN.at("cpu")
+    three, two = (resolved(table, table.methods[i]) for i in (0, 1))
+    alike = {"hyper_scale": "mean", "hyper_lr": 0.009}
+    assert [resolved(readings, method) for method in readings.methods] == [
+        {**one, **other} for one in (two, three) for other in ({"hyper_scale": "size"}, {"hyper_scale": "mean"}, alike)
+    ]
+
+
+def test_tuned_settings_are_the_papers_but_for_the_two_rates():
+    table, *_, tuned = ffnn.PLAN.at("cpu")
+    papers = {method.label: resolved(table, method) for method in table.methods}
+    scaled = {**papers["Adam-CAM-HD (3-level)"], "hyper_scale": "mean"}
+    bases = (papers["Adam"], papers["Adam-HD (hp-grad 1e-7), not below 0"], papers["Adam-CAM-HD (2-level)"], scaled)
+    for method, base in zip(tuned.methods, bases, strict=True):
+        found = resolved(tuned, method)
+        assert 1e-5 < found["lr"] < 1e-2
+        assert found == {**base, **{name: found[name] for name in ("lr", "hyper_lr") if name in base}}
+
+
+@pytest.mark.parametrize(
+    ("plan", "shape", "label"),
+    [
+        (ffnn.PLAN, (1, 28, 28), "Adam-CAM-HD (2-level), β 0.009 / group size"),
+        (ffnn.PLAN, (1, 28, 28), "Adam-CAM-HD (3-level), β 0.009 / group size"),
+        (lenet.PLAN, (3, 32, 32), "Adam-CAM-HD without τ, β 0.0006 / group size"),
+    ],
+)
+def test_with_a_mean_the_global_rate_has_the_papers_beta(plan, shape, label):
+    (item,) = (one for one in plan.items("cpu") if (one.label, one.seed) == (label, 0))
+    scalars = sum(one.numel() for one in models.find(item.model, shape, 10)().parameters())
+    papers = optimizers.find(item.optimizer).resolve({}, optimizers.task_of(item.model))
+    assert item.options["hyper_lr"] / scalars == pytest.approx(papers["hyper_lr"], rel=0.05)
 
 
 def test_the_posters_table_has_six_rates_and_six_betas_for_three_rules():
@@ -248,7 +317,7 @@ def test_the_python_examples_of_the_page_run(monkeypatch, tmp_path, capsys):
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
         exec(compile(block, "reproducing.md", "exec"), {})
     assert asked == [("ffnn", "results/ffnn", "site/ffnn")]
-    assert "210 [" in capsys.readouterr().out
+    assert "310 [" in capsys.readouterr().out
     for name, plan in plans.PLANS.items():
         (row,) = re.findall(rf"^\| `{name}` \| ([^|]*) \|", page, re.MULTILINE)
         numbers = {number for place in plan.places for number in re.findall(r"[\d.]+", PRINTED[place])}

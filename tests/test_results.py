@@ -18,7 +18,7 @@ from camhd.lab import plans, records, results
 from camhd.lab.plans import running
 from camhd.lab.results import archive, page, repeating
 
-KEPT = ("adam", "adam-cam-hd-3")
+KEPT = ("Adam", "Adam-CAM-HD (3-level)")
 
 
 def call(*arguments):
@@ -31,7 +31,7 @@ def plan_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("plan")
     plan = plans.find("ffnn")
     items = [item for item in plan.items("smoke") if item.model == "ffnn:32,32" and item.seed < 2]
-    assert not running.carry_out(plan, [item for item in items if item.optimizer in KEPT], folder, "here")
+    assert not running.carry_out(plan, [item for item in items if item.label in KEPT], folder, "here")
     done = records.find(folder)[0]
     begun = records.RunConfig.from_json((done / "config.json").read_text())
     place = folder / "begun"
@@ -63,7 +63,7 @@ def finished(folder: Path) -> list[Path]:
 def test_finished_records_are_packed_and_others_wait(folder, tmp_path):
     made = pack(folder, tmp_path / "results")
     assert sorted(made.added) == sorted(place.name for place in finished(folder))
-    assert (made.total, made.wanted) == (4, 63)
+    assert (made.total, made.wanted) == (4, 111)
     assert [word for word in made.unfinished if "unfinished" in word]
     assert sorted(archive.read(made.path).lines) == sorted(made.added)
 
@@ -144,7 +144,7 @@ def test_the_command_says_what_it_packed_and_what_not(folder, tmp_path):
     done = call("results", "pack", "ffnn", tmp_path / "more", *options)
     assert done.exit_code == 0, done.output
     assert re.search(r"Not packed: digits-ffnn-32-32-adam\S*-seed2-\w+: unfinished", done.stdout)
-    assert "4 records added, 0 were there; 4 of 63 in all." in done.stdout
+    assert "4 records added, 0 were there; 4 of 111 in all." in done.stdout
     found = json.loads(call("results", "pack", "ffnn", folder, *options, "--json").stdout)
     assert (found["added"], len(found["known"]), found["total"]) == ([], 4, 4)
     other = call("results", "pack", "lenet", folder, *options)
@@ -390,6 +390,6 @@ def test_no_archive_at_all_is_an_error(tmp_path):
 def test_the_list_says_how_much_is_packed(folder, tmp_path):
     pack(folder, tmp_path / "results")
     done = call("results", "list", "--results", tmp_path / "results")
-    assert re.search(r"ffnn +smoke +4 +63", done.stdout)
+    assert re.search(r"ffnn +smoke +4 +111", done.stdout)
     one = call("results", "list", "ffnn", "--results", tmp_path / "results")
     assert one.stdout.split() == sorted(place.name for place in finished(folder))

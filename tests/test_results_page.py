@@ -6,25 +6,27 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 from scipy import stats
 
 from camhd.lab import plans
+from camhd.lab.plans import ffnn
 from camhd.lab.plans.claims import FAILS, HOLDS, OPEN, Check
 from camhd.lab.results import answers, page, questions
 from results_made import made_up
-from results_read import Line, accuracies, holm, number, packed, same_probability, section, shown, tables
+from results_read import Line, accuracies, fits, holm, losses, number, packed, same_probability, section, shown, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMITTED = ROOT / "results"
 
 # Problems and rows as the page calls them, and as the records do.
 MODELS = {
-    "FFNN(100, 100)": {"model": "ffnn:100,100"},
-    "FFNN(1000, 100)": {"model": "ffnn:1000,100"},
-    "FFNN(1000, 1000)": {"model": "ffnn:1000,1000"},
+    "FFNN(100, 100)": {"model": "ffnn:100,100", "options__lr": 3e-4},
+    "FFNN(1000, 100)": {"model": "ffnn:1000,100", "options__lr": 1e-3},
+    "FFNN(1000, 1000)": {"model": "ffnn:1000,1000", "options__lr": 1e-3},
     "MNIST": {"data": "mnist"},
     "CIFAR10": {"data": "cifar10"},
     "SVHN": {"data": "svhn:20000"},
@@ -33,11 +35,19 @@ MODELS = {
 }
 METHODS = {
     "ffnn": {
-        "Adam-CAM-HD (3-level)": {"optimizer": "adam-cam-hd-3"},
-        "Adam-CAM-HD (2-level)": {"optimizer": "adam-cam-hd-2"},
+        "Adam-CAM-HD (3-level)": {
+            "optimizer": "adam-cam-hd-3",
+            "options__hyper_lr": 1e-7,
+            "options__hyper_scale": None,
+        },
+        "Adam-CAM-HD (2-level)": {
+            "optimizer": "adam-cam-hd-2",
+            "options__hyper_lr": 1e-7,
+            "options__hyper_scale": None,
+        },
         "Adam-HD (hp-grad 1e-9)": {"optimizer": "adam-hd", "options__hyper_lr": 1e-9},
         "Adam": {"optimizer": "adam"},
-        "AdaBound": {"optimizer": "adabound"},
+        "AdaBound": {"optimizer": "adabound", "options__lr": 1e-3},
         "Adam-HD (hp-grad 1e-7)": {"optimizer": "adam-hd", "options__hyper_lr": 1e-7, "options__faithful": True},
         "Adam-HD (hp-grad 1e-7), not below 0": {
             "optimizer": "adam-hd",
@@ -46,8 +56,13 @@ METHODS = {
         },
     },
     "lenet": {
-        "Adam-CAM-HD": {"optimizer": "adam-cam-hd-2", "options__decay": 0.002},
-        "Adam-HD": {"optimizer": "adam-hd"},
+        "Adam-CAM-HD": {
+            "optimizer": "adam-cam-hd-2",
+            "options__decay": 0.002,
+            "options__hyper_lr": 1e-8,
+            "options__hyper_scale": None,
+        },
+        "Adam-HD": {"optimizer": "adam-hd", "options__hyper_lr": 1e-8},
         "Adam-L4": {"optimizer": "l4adam"},
         "Adabound": {"optimizer": "adabound"},
         "RAdam": {"optimizer": "radam"},
@@ -70,6 +85,64 @@ PANELS = {
     "ResNet-18 on CIFAR10, Adam": {"model": "resnet18:0.125", "optimizer": "adam-cam-hd-2"},
     "ResNet-18 on CIFAR10, SGDN": {"model": "resnet18:0.125", "optimizer": "sgdn-cam-hd-2"},
 }
+READINGS = {
+    f"Adam-CAM-HD ({levels}-level), {reading}": {
+        "optimizer": f"adam-cam-hd-{levels}",
+        "options__hyper_scale": scale,
+        "options__hyper_lr": beta,
+        "options__lr": 3e-4,
+    }
+    for levels in (2, 3)
+    for reading, scale, beta in (
+        ("β × group size", "size", 1e-7),
+        ("β / group size", "mean", 1e-7),
+        ("β 0.009 / group size", "mean", 0.009),
+    )
+}
+TUNED = {
+    f"{name}, tuned": {"optimizer": optimizer, **{f"options__{option}": value for option, value in options.items()}}
+    for name, (optimizer, options) in ffnn.BEST.items()
+}
+VARIED = {  # with other settings than the paper's, on one problem
+    "ffnn": {
+        **{
+            f"{name}, β {beta:g}": {"optimizer": optimizer, "options__hyper_lr": beta}
+            for name, optimizer in (("Adam-CAM-HD (2-level)", "adam-cam-hd-2"), ("Adam-HD, not below 0", "adam-hd"))
+            for beta in (3e-8, 3e-7, 1e-6)
+        },
+        **READINGS,
+        **TUNED,
+    },
+    "lenet": {
+        **{
+            f"{name}, β {beta:g}": {
+                "optimizer": "adam-cam-hd-2",
+                "options__hyper_lr": beta,
+                "options__combine_lr": combine,
+                "options__decay": decay,
+            }
+            for name, combine, decay, betas in (
+                ("Adam-CAM-HD", 0.03, 0.002, (1e-7, 1e-6, 1e-5)),
+                ("Global level alone", 0.0, 0.002, (1e-7, 1e-6, 1e-5)),
+                ("Adam-CAM-HD without τ", 0.03, None, (1e-8, 1e-7, 1e-6)),
+            )
+            for beta in betas
+        },
+        "Adam-HD, β 1e-07, not below 0": {"optimizer": "adam-hd", "options__hyper_lr": 1e-7},
+        "Adam-CAM-HD, β × group size": {
+            "optimizer": "adam-cam-hd-2",
+            "options__hyper_lr": 1e-8,
+            "options__hyper_scale": "size",
+        },
+        "Adam-CAM-HD without τ, β 0.0006 / group size": {
+            "optimizer": "adam-cam-hd-2",
+            "options__hyper_scale": "mean",
+            "options__hyper_lr": 6e-4,
+            "options__decay": None,
+        },
+    },
+    "resnet": {},
+}
 SECTIONS = {
     "ffnn": "Feed-forward networks on MNIST",
     "lenet": "LeNet-5 on MNIST, CIFAR-10 and SVHN",
@@ -86,8 +159,12 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return page.page(page.load(folder), {})[0], folder
 
 
+def configuration(plan: str, problem: str, method: str) -> dict[str, Any]:
+    return {**MODELS[problem], **{**METHODS[plan], **VARIED[plan]}[method]}
+
+
 def values(lines: list[Line], plan: str, problem: str, method: str) -> list[float]:
-    return accuracies(lines, **MODELS[problem], **METHODS[plan][method])
+    return accuracies(lines, **configuration(plan, problem, method))
 
 
 @pytest.mark.parametrize("plan", SECTIONS)
@@ -111,6 +188,128 @@ def test_a_table_has_the_means_of_the_records(made, plan):
             assert count == len(own)
             assert mean == pytest.approx(numpy.mean(own), abs=0.0051)
             assert len(own) < 2 or error == pytest.approx(stats.sem(own), abs=0.0051)
+
+
+SETTINGS = {"Initial rate": "options__lr", "β": "options__hyper_lr"}
+LESS = " (less is better)"
+SCALES = {None: "", "size": " × group size", "mean": " / group size"}
+
+
+def welch(first: list[float], second: list[float]) -> float:
+    """From means and deviations, because SciPy warns of samples that are all the same."""
+    known = [(numpy.mean(one), numpy.std(one, ddof=1), len(one)) for one in (first, second)]
+    return float(stats.ttest_ind_from_stats(*known[0], *known[1], equal_var=False).pvalue)
+
+
+def same_digits(cell: str, value: float) -> bool:
+    return abs(float(cell) - value) <= 0.51 * 10 ** -len(cell.partition(".")[2])
+
+
+@pytest.mark.parametrize(
+    ("plan", "problem", "heading", "others", "count"),
+    [
+        ("lenet", "CIFAR10", "What a larger β changes", ("Adam", "Adam-HD", "Adam-CAM-HD"), 11),
+        (
+            "ffnn",
+            "FFNN(100, 100)",
+            "What another β changes",
+            ("Adam", "Adam-CAM-HD (2-level)", "Adam-HD (hp-grad 1e-7), not below 0"),
+            3,
+        ),
+        (
+            "ffnn",
+            "FFNN(100, 100)",
+            "What another reading of β changes",
+            ("Adam", "Adam-HD (hp-grad 1e-7), not below 0", "Adam-CAM-HD (2-level)", "Adam-CAM-HD (3-level)"),
+            8,
+        ),
+        ("ffnn", "FFNN(100, 100)", "What is left when each is tuned", (), 6),
+    ],
+)
+def test_other_settings_have_the_means_of_the_records_and_welchs_test(made, plan, problem, heading, others, count):
+    text, folder = made
+    lines = packed(folder, plan)
+    below = section(text, SECTIONS[plan])
+    titles, *rows = tables(section(below, heading))[0]
+    wanted = {**METHODS[plan], **VARIED[plan]}
+    picked = {row[0]: {**MODELS[problem], **wanted[row[0]]} for row in rows}
+    own = {name: accuracies(lines, **config) for name, config in picked.items()}
+    lost = {name: losses(lines, **config) for name, config in picked.items()}
+    assert set(others) == set(own) & set(METHODS[plan])
+    assert len(own) > len(others)
+    for row in rows:
+        name, (*settings, runs, accuracy, loss) = row[0], row[1:]
+        for title, cell in zip(titles[1:], settings, strict=False):
+            value = wanted[name].get(SETTINGS[title])
+            what, _, scale = cell.partition(" ")
+            assert cell == "–" if value is None else float(what) == pytest.approx(value, rel=0.005)
+            if title == "β" and value is not None and heading != "What is left when each is tuned":
+                assert f" {scale}".rstrip() == SCALES[wanted[name].get("options__hyper_scale")]
+        assert int(runs) == len(own[name])
+        if own[name]:
+            mean, error, _ = shown(f"{accuracy} ({runs})")
+            assert mean == pytest.approx(numpy.mean(own[name]), abs=0.0051)
+            assert len(own[name]) < 2 or error == pytest.approx(stats.sem(own[name]), abs=0.0051)
+            mean, _, error = loss.partition(" ± ")
+            assert same_digits(mean, numpy.mean(lost[name])) if lost[name] else loss == "–"
+            assert len(lost[name]) < 2 or same_digits(error, stats.sem(lost[name]))
+    compared = 0
+    for row in tables(below[below.index("<details") :])[0][1:]:
+        names = row[1].removeprefix(f"{problem}: ").removesuffix(LESS)
+        first, _, second = names.partition(" − ")
+        if first in set(own) - set(others):
+            pair = (lost[second], lost[first]) if row[1].endswith(LESS) else (own[first], own[second])
+            enough = min(map(len, pair)) > 1 and max(map(numpy.std, pair)) > 0
+            assert not enough or same_probability(row[5], welch(*pair))
+            assert same_effect(row[3], numpy.mean(pair[0]) - numpy.mean(pair[1]) if all(pair) else numpy.nan)
+            compared += 1
+    assert compared == count
+
+
+@pytest.mark.parametrize("plan", SECTIONS)
+def test_how_far_rates_moved_is_what_the_records_say(made, plan):
+    text, folder = made
+    lines = packed(folder, plan)
+    if not lines:
+        return
+    rows = tables(section(section(text, SECTIONS[plan]), "How far the learning rates move"))[0][1:]
+    compared, left, sums = set(), {}, {}
+    for what, count, level, rates, median, least, most, weight, tau, together in rows:
+        problem, label = next((one, what.removeprefix(f"{one}, ")) for one in MODELS if what.startswith(f"{one}, "))
+        wanted = {**MODELS[problem], **{**METHODS[plan], **VARIED[plan]}[label]}
+        fitting = [line for line in lines if fits(line, wanted)]
+        found = [learned(line, level) for line in fitting if line["result"]["status"] != "diverged"]
+        assert int(count) == len(found)
+        assert {f"{number:,}" for number, *_ in found} == {rates}
+        means = numpy.mean([shares for *_, shares in found], axis=0)
+        for cell, mean in zip([median] if rates == "1" else [median, least, most], means, strict=False):
+            assert number(cell) == pytest.approx(mean, abs=5.1e-5, rel=0.0051), what
+        assert rates != "1" or least == most == ""
+        assert number(weight) == pytest.approx(numpy.mean([own for _, own, *_ in found]), abs=0.0051)
+        assert {f"{math.exp(-steps):.2g}" for _, _, steps, _ in found} == {tau}
+        if what not in compared:
+            left[what] = number(together), numpy.exp(-found[0][2])
+        sums.setdefault(what, []).append(numpy.mean([own * shares[0] for _, own, _, shares in found]))
+        compared.add(what)
+    for what, (shown_left, tau) in left.items():
+        assert shown_left == pytest.approx(tau * sum(sums[what]) + 1 - tau, abs=5.1e-5, rel=0.0051)
+    assert len(compared) > 5
+
+
+def learned(line: Line, level: str) -> tuple[int, float, float, list[float]]:
+    """Of a level in a run: how many rates, γ, the exponent of τ; median, smallest and largest rate over the first."""
+    seen = [one for one in line["history"] if one["kind"] == "rates"]
+    first, last = (_numbers(one["rates"][level]) for one in (seen[0], seen[-1]))
+    ends = [numpy.median(last), last.min(), last.max()]
+    steps = (line["config"]["options"].get("decay") or 0.0) * seen[-1]["step"]
+    weight = (seen[-1]["weights"] or {}).get(level, 1.0)
+    count = int(seen[-1]["rates"][level]["count"])
+    return count, weight, steps, [float(end / numpy.median(first)) for end in ends]
+
+
+def _numbers(rates: dict[str, list[float]]) -> numpy.ndarray:
+    """The rates of a level in a line, all of them or, of many, their quantiles."""
+    return numpy.array(rates["values"] if "values" in rates else rates["quantiles"])
 
 
 @pytest.mark.parametrize("plan", SECTIONS)
@@ -143,10 +342,12 @@ def test_the_corrected_p_values_of_the_first_table_are_holms(made):
     rows = tables(whole[whole.index("<details") :])[0][1:]
     ps = []
     for row in rows:
-        problem, first, second = re.fullmatch(r"([^:]+): (.+) − (.+)", row[1]).groups()
-        pair = [values(lines, "ffnn", problem, name) for name in (first, second)]
+        problem, first, second = re.fullmatch(r"([^:]+): (.+) − (.+)", row[1].removesuffix(LESS)).groups()
+        read = losses if row[1].endswith(LESS) else accuracies
+        pair = [read(lines, **configuration("ffnn", problem, name)) for name in (first, second)]
+        pair = pair[::-1] if read is losses else pair
         enough = min(map(len, pair)) > 1
-        ps.append(float(stats.ttest_ind(*pair, equal_var=False).pvalue) if enough else numpy.nan)
+        ps.append(welch(*pair) if enough else numpy.nan)
     for row, p in zip(rows, holm(ps), strict=True):
         assert same_probability(row[6], p)
         effect = number(row[3])
@@ -154,7 +355,10 @@ def test_the_corrected_p_values_of_the_first_table_are_holms(made):
 
 
 def same_effect(cell: str, effect: float) -> bool:
-    return cell.startswith("–") if numpy.isnan(effect) else abs(number(cell) - effect) <= 0.0051
+    """Whether a cell shows this effect: to two decimals of points, to three digits of a loss."""
+    if numpy.isnan(effect):
+        return cell.startswith("–")
+    return abs(number(cell) - effect) <= 0.0051 * (1 if cell.endswith("points") else abs(effect))
 
 
 def strata(lines: list[Line], plan: str, what: str) -> Iterator[tuple[list[float], list[float]]]:

@@ -1,4 +1,4 @@
-"""LeNet-5 on MNIST, CIFAR-10 and SVHN: table, learning curves, γ curves."""
+"""LeNet-5 on MNIST, CIFAR-10 and SVHN: table, learning curves, γ curves; and what a larger β changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..report import Cell, Column, Section, Table
 from ..report.curves import finite
 from ..report.text import mean_and_error
-from . import sections
+from . import sections, variations
 from .claims import Check, Claim, better, compare
 from .grid import Grid, Method, Problem
 from .numbering import said
@@ -22,6 +22,12 @@ BY_OPTIMIZER, BY_DECAY = "weights by optimizer", "weights by decay"
 SGD_CAM, SGDN_CAM = "SGD-CAM-HD", "SGDN-CAM-HD"
 SGD_CAM_LOW, SGDN_CAM_LOW = "SGD-CAM-HD, lr 0.01", "SGDN-CAM-HD, lr 0.01"
 TENTH = "MNIST, a tenth"
+LARGER = "larger β"
+BETAS = (1e-7, 1e-6, 1e-5)  # the paper's is 1e-8
+KEPT_BETAS = (1e-8, 1e-7, 1e-6)
+HD_FLOOR = "Adam-HD, β 1e-07, not below 0"
+ONE, KEPT = "Global level alone", "Adam-CAM-HD without τ"
+TIMES, ALIKE = f"{CAM}, β × group size", f"{KEPT}, β 0.0006 / group size"  # 0.0006: the paper's, times all weights
 SLOW, FAST = "Adam-CAM-HD, decay 0.001", "Adam-CAM-HD, decay 0.002"
 
 TABLE = {
@@ -92,6 +98,11 @@ def _larger_with_sgd(*labels: str) -> Callable[[Results], list[Check]]:
     return check
 
 
+def _with(beta: float, what: str = CAM) -> variations.Place:
+    """Where Adam-CAM-HD, or its global level alone, or it without τ, is with a β."""
+    return LARGER, variations.named(what, beta)
+
+
 def _more_with_less_decay(found: Results) -> list[Check]:
     return [
         compare(
@@ -151,10 +162,34 @@ PLAN = Plan(
             ),
             seeds=5,
         ),
+        Grid(
+            LARGER,
+            problems=(Problem(CIFAR10, "lenet5", "cifar10", epochs=30),),
+            methods=(
+                *(Method(variations.named(CAM, beta), "adam-cam-hd-2", {"hyper_lr": beta}) for beta in BETAS),
+                *(
+                    Method(
+                        variations.named(ONE, beta),
+                        "adam-cam-hd-2",
+                        {"hyper_lr": beta, "weights": [1.0, 0.0], "combine_lr": 0.0},
+                    )
+                    for beta in BETAS
+                ),
+                Method(HD_FLOOR, "adam-hd", {"hyper_lr": 1e-7, "faithful": False}),
+                *(
+                    Method(variations.named(KEPT, beta), "adam-cam-hd-2", {"hyper_lr": beta, "decay": None})
+                    for beta in KEPT_BETAS
+                ),
+                Method(TIMES, "adam-cam-hd-2", {"hyper_scale": "size"}),
+                Method(ALIKE, "adam-cam-hd-2", {"hyper_scale": "mean", "hyper_lr": 6e-4, "decay": None}),
+            ),
+            seeds=5,
+        ),
     ),
     cpu={
         "": Change(seeds=5, data={"svhn": "svhn:20000"}),
         BY_OPTIMIZER: Change(),
+        LARGER: Change(),
     },
     smoke={
         "": Change(
@@ -173,6 +208,7 @@ PLAN = Plan(
         "The paper does not say how many epochs LeNet-5 was trained; 30 are taken, as for its feed-forward networks.",
         "Its table of hyper-parameters has no learning rate of SGD and SGDN for LeNet-5; its section on the weights "
         "says 1e-1, which is taken; and 1e-2 as well, because it depends on the rate which way the weights move.",
+        "Larger β than the paper's are ours: to see what CAM-HD does where its rates move.",
     ),
     published=tuple(
         Number(problem, method, mean / 100, error / 100)
@@ -184,6 +220,28 @@ PLAN = Plan(
         _final_weights,
         sections.weights(BY_OPTIMIZER, ("Fig:6",), "Learning curves of γs for LeNet-5 with SGD, SGDN and Adam"),
         sections.weights(BY_DECAY, ("Fig:7", "Fig:7b"), "Learning curves of γs for LeNet-5 with Adam-CAM-HD"),
+        variations.section(
+            "What a larger β changes",
+            CIFAR10,
+            (variations.BETA,),
+            (
+                (("table", ADAM), ("–",)),
+                (("table", HD), ("1e-08",)),
+                ((LARGER, HD_FLOOR), ("1e-07",)),
+                *((_with(beta, ONE), (f"{beta:g}",)) for beta in BETAS),
+                (("table", CAM), ("1e-08",)),
+                *((_with(beta), (f"{beta:g}",)) for beta in BETAS),
+                ((LARGER, TIMES), ("1e-08 × group size",)),
+                *((_with(beta, KEPT), (f"{beta:g}",)) for beta in KEPT_BETAS),
+                ((LARGER, ALIKE), ("0.0006 / group size",)),
+            ),
+            "Not in the paper: with its β the rates hardly move (the table after this one), so larger ones are tried. "
+            "Global level alone: Adam-CAM-HD with the weight of the filters held at 0, which is Adam-HD with its decay "
+            "τ. Without τ: the paper's exp(−0.002 t) takes all rates back to the initial one, and is left out. Times "
+            "the group size: the paper's formula for β, to the letter. Divided by it: a β with which the global rate "
+            "moves as with 1e-8, and the rates of filters as far as it, while their weight γ lets them.",
+        ),
+        sections.movement("table", LARGER),
     ),
     claims=(
         Claim(
@@ -225,6 +283,32 @@ PLAN = Plan(
             "A smaller τ = 0.001 can result in a more significant change of combination weights.",
             "Sec:5.5.1",
             _more_with_less_decay,
+        ),
+        Claim(
+            "With β ten, a hundred and a thousand times the paper's, Adam-CAM-HD is better than Adam on CIFAR10.",
+            "",
+            variations.better(CIFAR10, *((_with(beta), ("table", ADAM)) for beta in BETAS)),
+        ),
+        Claim(
+            "With such β it is better than its own global level alone.",
+            "",
+            variations.better(CIFAR10, *((_with(beta), _with(beta, ONE)) for beta in BETAS)),
+        ),
+        Claim(
+            "Without τ, two levels are better than Adam-HD with the same β, 1e-8 and 1e-7.",
+            "",
+            variations.better(CIFAR10, (_with(1e-8, KEPT), ("table", HD)), (_with(1e-7, KEPT), (LARGER, HD_FLOOR))),
+        ),
+        Claim(
+            "With β times the group size, or without τ and with rates of filters that can move as far as the global "
+            "one, it is better than Adam on CIFAR10.",
+            "",
+            variations.better(CIFAR10, *(((LARGER, one), ("table", ADAM)) for one in (TIMES, ALIKE))),
+        ),
+        Claim(
+            "Where the rates of filters can move as far as the global one, two levels are better than Adam-HD.",
+            "",
+            variations.better(CIFAR10, ((LARGER, ALIKE), ("table", HD))),
         ),
     ),
 )

@@ -105,7 +105,7 @@ def _seeds(found: Results) -> list[str]:
 
 
 def _published(found: Results) -> list[Published]:
-    """The paper's numbers beside the runs that were made on the paper's problem."""
+    """The paper's numbers beside the runs that were made on the paper's problem, once if it is in several grids."""
     originals = {(grid.name, one.title): one for grid in found.plan.grids for one in grid.problems}
     rows = []
     for (grid, title), task in found.tasks.items():
@@ -116,4 +116,4 @@ def _published(found: Results) -> list[Published]:
                 for number in found.plan.published
                 if number.problem == title and number.metric == "valid_accuracy"
             ]
-    return rows
+    return list(dict.fromkeys(rows))

@@ -92,6 +92,7 @@ PLAN = Plan(
     sections=(
         sections.table("table", "tab:5", "Summary of test performances with ResNet-18/34"),
         sections.weights("table", ("Fig:8",), "Learning curves of γs for ResNets", (SGDN_CAM, CAM, ADABOUND_CAM)),
+        sections.movement("table"),
     ),
     claims=(
         Claim(

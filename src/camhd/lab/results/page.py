@@ -1,7 +1,7 @@
 """`docs/results.md`: tables, figures and answers, made from packed records and nothing else.
 
 What people write themselves stands in `remarks.md` beside the archives, under the headings `## top`, `## <question>`
-and `## <plan>`, and is taken over as it is.
+and `## <plan>`, and is taken over with the numbers that it quotes from the records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..records.files import write as write_whole
 from ..report import Section
 from ..report.source import Entry
 from ..report.tables import escaped, markdown
-from . import answers, no_tuning
+from . import answers, no_tuning, quoting
 from .archive import Archive, path_of, read
 from .figures import Picture, draw, learning_curves
 from .questions import QUESTIONS
@@ -73,6 +73,7 @@ def page(archives: Mapping[str, Archive], remarks: Mapping[str, str]) -> tuple[s
         name: results(find_plan(name), archive.scale, archive.runs, archive.measured)
         for name, archive in archives.items()
     }
+    remarks = {where: quoting.filled(text, found) for where, text in remarks.items()}
     blocks = [*_head(archives), remarks.get("top", ""), *answers.blocks(found, remarks)]
     pictures: list[Picture] = []
     for name in PLANS:

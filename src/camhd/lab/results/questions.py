@@ -80,8 +80,15 @@ def _cells(first: str, second: str, problems: Sequence[str], grid: str = "table"
     return make
 
 
-def _between(plan: str, first: str, second: str, problems: Sequence[str], where: str) -> Comparison:
-    return Comparison(f"{where}: {first} − {second}", plan, _cells(first, second, problems))
+def _between(
+    plan: str, first: str, second: str, problems: Sequence[str], where: str, grid: str = "table"
+) -> Comparison:
+    return Comparison(f"{where}: {first} − {second}", plan, _cells(first, second, problems, grid))
+
+
+def _tuned(first: str, second: str) -> Comparison:
+    """Each with the settings that the same search found for it."""
+    return _between("ffnn", ffnn.tuned(first), ffnn.tuned(second), (ffnn.SMALL,), ffnn.SMALL, ffnn.TUNED)
 
 
 FFNNS, LENETS, RESNETS = "FFNNs", "LeNet-5", "reduced ResNets"
@@ -125,6 +132,8 @@ QUESTIONS = (
             _between("ffnn", ffnn.THREE, ffnn.HD_FLOOR, ffnn.ALL, FFNNS),
             _between("lenet", lenet.CAM, lenet.HD, lenet.ALL, LENETS),
             _between("resnet", resnet.CAM, resnet.HD, resnet.BOTH, RESNETS),
+            _tuned(ffnn.TWO, ffnn.FLOOR),
+            _tuned(ffnn.EVEN, ffnn.FLOOR),
         ),
     ),
     Question(
@@ -137,6 +146,7 @@ QUESTIONS = (
             _between("ffnn", ffnn.HD_FLOOR, ffnn.ADAM, ffnn.ALL, FFNNS),
             _between("lenet", lenet.HD, lenet.ADAM, lenet.ALL, LENETS),
             _between("resnet", resnet.HD, resnet.ADAM, resnet.BOTH, RESNETS),
+            _tuned(ffnn.FLOOR, ffnn.ADAM),
             Comparison("steps to a loss of 0.29", "hd", checks=hd.fewer_steps),
         ),
     ),
