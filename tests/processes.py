@@ -6,6 +6,7 @@ these tests.
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -43,9 +44,10 @@ def in_processes(count: int, function: Callable[..., Any], *args: Any) -> list[A
         where = (count, folder, function, args, _counting())
         try:
             mp.start_processes(_enter, where, nprocs=count, start_method="forkserver")
-        except mp.ProcessExitedException:
-            told = [file.read_text() for file in sorted(Path(folder).glob("failure*"))]
-            raise AssertionError("\n".join(told) or "a process ended without a word") from None
+        except mp.ProcessExitedException as ended:
+            files = [file for pattern in ("failure*", "said*") for file in sorted(Path(folder).glob(pattern))]
+            told = [file.read_text() for file in files]
+            raise AssertionError("\n".join([str(ended), *filter(None, told)])) from None
         return [torch.load(Path(folder) / f"result{rank}", weights_only=False) for rank in range(count)]
 
 
@@ -72,9 +74,17 @@ def _counted(where: str | None) -> Iterator[None]:
     counting.save()
 
 
+def _listen(file: Path) -> None:
+    """Write what a process says that dies of a signal, and where it was; its server's own stderr is nobody's."""
+    said = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(said, 2)
+    faulthandler.enable(2)
+
+
 def _enter(
     rank: int, count: int, folder: str, function: Callable[..., Any], args: tuple[Any, ...], counting: str | None
 ) -> None:
+    _listen(Path(folder, f"said{rank}"))
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     torch.set_num_threads(1)
