@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import camhd
+import interpreted
 from camhd.lab.train import amx
 
 torch.set_num_threads(1)
@@ -125,6 +126,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _helpers_of_interpreted_kernels_are_through() -> Generator[None]:
+    """Set up before all others, this one comes last: functions that a test has exchanged are back in place."""
+    yield
+    interpreted.wait_for_helpers()
 
 
 @pytest.fixture

@@ -118,6 +118,23 @@ def load() -> Any:
     return package
 
 
+def wait_for_helpers() -> None:
+    """Until every helper is through with what it was called for.
+
+    Nobody else waits for one that wakes up late, because it finds nothing left to do. But as plain Python it looks a
+    function up when it calls it: if a later test has exchanged that, it may take an item after all, and write to
+    parameters that are gone.
+    """
+    package = sys.modules.get(NAME)
+    if package is None:
+        return
+    helpers = package.threads._helpers
+    all_of_them = threading.Barrier(helpers.count + 1, timeout=60)
+    for _ in range(helpers.count):
+        helpers.queue.put((lambda address: all_of_them.wait(), 0, None))
+    all_of_them.wait()
+
+
 def use(monkeypatch: pytest.MonkeyPatch, threads: int = 1, small: bool = True) -> Any:
     """Let optimizers step with the twin; with sizes so small that a few scalars cross every boundary."""
     package = load()

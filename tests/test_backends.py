@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import tracemalloc
+import weakref
 from functools import lru_cache
 from types import SimpleNamespace
 
@@ -383,6 +384,31 @@ def test_a_helper_that_fails_says_so_and_is_there_for_the_next_step(monkeypatch)
     threads._ask_for_help(1, lambda address: served.set(), 0, None)
     assert served.wait(30)
     assert said == ["in a helper"]
+
+
+def test_what_a_late_helper_reads_stays_when_the_next_step_has_another_number_of_threads(monkeypatch):
+    """It has the addresses of the step that it was called for."""
+    from camhd.backends.fused import block as at
+    from camhd.backends.fused import threads
+
+    called = []
+    monkeypatch.setattr(threads, "torchs_are_there", lambda: False)
+    monkeypatch.setattr(threads, "_ask_for_help", lambda *words: called.append(words))  # nobody comes for now
+    named = tensors(torch.float32)
+    opt = RULES["adam"](named, **CHAINS["two"])
+    for count in (3, 2):
+        monkeypatch.setattr(threads, "how_many", lambda scalars, count=count: count)
+        train(named, opt, 1)
+        if count == 3:
+            _, function, address, arrays = called.pop()
+            team = opt.backend._fused.plan.team
+            read = {place: weakref.ref(team.block._arrays[place]) for place in (at.RANGES, at.CONTROL, at.ITEMS)}
+    before = everything(opt)
+    del team, called[:]
+    gc.collect()
+    assert [arrays[0][place] for place in read] == [array().ctypes.data for array in read.values()]
+    function(address)  # it comes, and finds nothing to do
+    assert same(everything(opt), before)
 
 
 @pytest.mark.slow

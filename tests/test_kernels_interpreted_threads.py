@@ -69,6 +69,25 @@ def test_whoever_is_late_is_waited_for(rule: str, where: str, who: str, monkeypa
     made.step()
 
 
+def test_a_helper_that_wakes_up_late_is_through_before_the_next_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, through = small(monkeypatch, threads=2).threads, []
+    ask = threads._ask_for_help
+
+    def ask_somebody_sleepy(count: int, function: Any, *args: Any) -> None:
+        def wake_up(address: int) -> None:
+            time.sleep(LATE)
+            function(address)
+            through.append(address)
+
+        ask(count, wake_up, *args)
+
+    monkeypatch.setattr(threads, "_ask_for_help", ask_somebody_sleepy)
+    Pair("sgdn", {}, levels=("global", "layer", "unit"), **PAPERS).step()
+    assert not through
+    interpreted.wait_for_helpers()
+    assert through
+
+
 @pytest.mark.parametrize("pause", [0, 4711])
 def test_who_waits_for_long_lets_others_run(pause: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the system has a way to do so, by its address."""

@@ -138,7 +138,7 @@ class Team:
         self.threads = 0  # until all of it is noted
         inner = np.searchsorted(work, total * np.arange(1, threads) / threads)
         ranges = np.array([0, *inner, len(self.items)], dtype=np.int64)
-        self.block.put(at.RANGES, ranges)
+        self.ranges = self.block.put(at.RANGES, ranges)
         self.control = self.block.put(at.CONTROL, _new_control(threads))
         self.block.numbers[at.THREADS], self.block.numbers[at.WHO] = threads, at.LEADER
         self.threads = threads
@@ -152,7 +152,7 @@ class Team:
         seen[at.WHO] = at.HELPER
         if do & at.OBSERVE:  # thread 0 changes them over in its own table
             seen[at.KAPPA], seen[at.LAST_KAPPA] = block.numbers[at.LAST_KAPPA], block.numbers[at.KAPPA]
-        arrays = (seen, self.control, block, self.keep)
+        arrays = (seen, self.control, self.ranges, block, self.keep)  # the next step may put others into the block
         try:
             _ask_for_help(threads - 1, self.entry.call, seen.ctypes.data, arrays)
             self.entry.call(block.address)
