@@ -15,7 +15,9 @@ from camhd.cli import commands
 from camhd.lab import records, results
 from camhd.lab.plans.measuring import Measurement, calculate
 from camhd.lab.plans.running import KINDS
-from camhd.lab.results import repeating, sources
+from camhd.lab.results import page, repeating, sources
+from camhd.lab.results.archive import path_of, read
+from camhd.lab.results.commits import FILE, stand_ins
 from camhd.lab.train import prepare
 from camhd.lab.train.settings import Settings
 
@@ -140,3 +142,62 @@ def test_a_disk_that_does_not_take_them_is_told(project, older, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=rf"sources of {older[:9]} cannot be unpacked into '.*file.{older}': "):
         sources.of_commit(older, project / sources.PACKAGE, tmp_path / "file")
+
+
+# Commits that are lost
+
+LOST = "0123456789abcdef" * 2 + "01234567"
+
+
+def write_stand_ins(folder: Path, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / FILE).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("text", ["[1]", "7", '{"1234567": "' + LOST + '"}', '{"' + LOST + '": 7}', "{"])
+def test_a_table_of_stand_ins_that_is_none_is_told(tmp_path, text):
+    with pytest.raises(ValueError, match=r"commits.json' must be (JSON, but|an object of full names of commits)"):
+        stand_ins(write_stand_ins(tmp_path, text))
+
+
+def test_without_a_table_nothing_stands_in(tmp_path):
+    assert stand_ins(tmp_path) == {}
+
+
+def test_a_record_whose_commit_is_lost_is_given_by_what_stands_in(record, project, made_then, tmp_path, monkeypatch):
+    look = partial(sources.of_commit, package=project / sources.PACKAGE, cache=made_then.folder.parents[1])
+    monkeypatch.setattr(repeating, "of_commit", look)
+    place = Path(shutil.copytree(record, tmp_path / record.name))
+    (place / "result.json").write_text((place / "result.json").read_text().replace(made_then.commit, LOST))
+    kept = results.find(str(place))
+    assert results.sources_of(kept, tmp_path) is None
+    folder = write_stand_ins(tmp_path / "results", f'{{"{LOST}": "{made_then.commit}"}}')
+    assert results.sources_of(kept, folder) == made_then
+    (folder / "an.archive").touch()
+    assert results.sources_of(kept, folder / "an.archive") == made_then
+    done = CliRunner().invoke(commands.app, ["rerun", str(place), "--results", str(folder)])
+    assert f"with the sources that stand in for its own, those of {made_then.commit[:9]}.\n" in done.stdout
+    assert "Equal: all" in done.stdout
+    assert done.exit_code == 0
+
+
+def test_every_record_of_the_papers_plans_names_a_commit_that_can_be_had():
+    """Or one for which another stands in, on which the page has a word."""
+    root = Path(__file__).resolve().parents[1]
+    try:
+        if git(root, "rev-parse", "--is-shallow-repository", "--show-prefix") != "false":
+            pytest.skip("needs the whole history of the project")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs a clone of the project")
+    history, others = set(git(root, "rev-list", "HEAD").split()), stand_ins(root / "results")
+    assert not history & set(others)
+    assert set(others.values()) <= history
+    text = (root / "docs" / "results.md").read_text(encoding="utf-8")
+    for plan in page.PLANS:
+        lines = read(path_of(root / "results", plan, "cpu")).lines.values()
+        named = {
+            (line["result"]["environment"] if "config" in line else line["environment"])["commit"] for line in lines
+        }
+        assert not named - history - set(others), plan
+        assert all((f"`{name[:9]}`† (" in text) == (name in others) for name in named)

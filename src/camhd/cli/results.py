@@ -123,10 +123,11 @@ def rerun(
         made = o.checked(context, lambda: lab.repeat(kept, folder, watcher))
     if not json:
         _tell(made)
-    sources = None if made.equal else o.checked(context, lambda: lab.sources_of(kept))
+    sources = None if made.equal else o.checked(context, lambda: lab.sources_of(kept, results))
     if sources is not None:
         if not json:
-            print(f"Once more, with the sources that it was made with, those of {sources.commit[:9]}.")
+            own = "it was made with" if sources.commit == kept.environment.get("commit") else "stand in for its own"
+            print(f"Once more, with the sources that {own}, those of {sources.commit[:9]}.")
         made = o.checked(context, lambda: lab.repeat(kept, folder, sources=sources))
         if not json:
             _tell(made)

@@ -4,7 +4,8 @@
 finished ones into one compressed file for each plan (`archive`), small enough to be kept with the project; it thins
 out histories but never changes a number. `page` makes `docs/results.md` and its figures from those files alone;
 `questions` answers what a reader wants to know first, `figures` draws. `repeating` runs a single record again and says
-whether it came out the same; `sources` gets the sources for that with which it was made.
+whether it came out the same; `sources` gets the sources for that with which it was made,
+and `commits` knows what stands in for those that are lost.
 """
 
 from __future__ import annotations

@@ -23,12 +23,14 @@ from ..report.source import Entry
 from ..report.tables import escaped, markdown
 from . import answers, no_tuning, quoting
 from .archive import Archive, path_of, read
+from .commits import stand_ins
 from .figures import Picture, draw, learning_curves
 from .questions import QUESTIONS
 
 PLANS = ("ffnn", "lenet", "ratio", "resnet", "hd", "complexity", "convergence")
 IMAGES = "images/results"
 REMARKS = "remarks.md"
+LOST = "†"
 NAMED = 8  # methods that are named one by one
 
 
@@ -45,7 +47,7 @@ def build(folder: str | Path, docs: str | Path, scale: str = "cpu", *, figures: 
         ValueError: There is no archive, or one is damaged, or data sets of one name differ between them.
     """
     archives = load(folder, scale)
-    text, pictures = page(archives, remarks(Path(folder) / REMARKS))
+    text, pictures = page(archives, remarks(Path(folder) / REMARKS), stand_ins(folder))
     docs = Path(docs)
     docs.mkdir(parents=True, exist_ok=True)
     if figures:
@@ -67,14 +69,22 @@ def load(folder: str | Path, scale: str = "cpu") -> dict[str, Archive]:
     return found
 
 
-def page(archives: Mapping[str, Archive], remarks: Mapping[str, str]) -> tuple[str, list[Picture]]:
-    """The page and its figures."""
+def page(
+    archives: Mapping[str, Archive], remarks: Mapping[str, str], others: Mapping[str, str] | None = None
+) -> tuple[str, list[Picture]]:
+    """The page and its figures.
+
+    Args:
+        archives: by plan.
+        remarks: by the section at whose end they stand.
+        others: commits that stand in for lost ones.
+    """
     found = {
         name: results(find_plan(name), archive.scale, archive.runs, archive.measured)
         for name, archive in archives.items()
     }
     remarks = {where: quoting.filled(text, found) for where, text in remarks.items()}
-    blocks = [*_head(archives), remarks.get("top", ""), *answers.blocks(found, remarks)]
+    blocks = [*_head(archives, others or {}), remarks.get("top", ""), *answers.blocks(found, remarks)]
     pictures: list[Picture] = []
     for name in PLANS:
         if name in found:
@@ -85,7 +95,7 @@ def page(archives: Mapping[str, Archive], remarks: Mapping[str, str]) -> tuple[s
     return "\n\n".join(filter(None, blocks)) + "\n", pictures
 
 
-def _head(archives: Mapping[str, Archive]) -> Iterator[str]:
+def _head(archives: Mapping[str, Archive], others: Mapping[str, str]) -> Iterator[str]:
     count = sum(len(archive.lines) for archive in archives.values())
     yield "---\nhide:\n  - toc\n---"  # its tables are wide
     yield "# Results"
@@ -104,10 +114,10 @@ def _head(archives: Mapping[str, Archive]) -> Iterator[str]:
         "not hold** where a test says so after correction for the number of tests (Holm, 5 %), and **open** where "
         "these runs cannot tell; open does not mean that there is no difference."
     )
-    yield from _environment(archives.values())
+    yield from _environment(archives.values(), others)
 
 
-def _environment(archives: Iterable[Archive]) -> Iterator[str]:
+def _environment(archives: Iterable[Archive], others: Mapping[str, str]) -> Iterator[str]:
     found, commits = Counter[str](), Counter[str]()
     for archive in archives:
         for line in archive.lines.values():
@@ -115,9 +125,18 @@ def _environment(archives: Iterable[Archive]) -> Iterator[str]:
             threads = f"{about['threads']} thread{'s' * (about['threads'] != 1)}"
             words = (f"{name} {about[name]}" for name in ("camhd", "torch", "numpy"))
             found[", ".join((*words, f"Python {about['python']}", about["machine"], threads))] += 1
-            commits[str(about["commit"])[:9]] += 1
+            commits[str(about["commit"])] += 1
     yield f"Made with {'; '.join(f'{name} ({count:,} records)' for name, count in sorted(found.items()))}."
-    yield f"Commits: {', '.join(f'`{name}` ({count:,})' for name, count in sorted(commits.items()))}."
+    marked = {name: f"`{name[:9]}`{LOST * (name in others)}" for name in commits}
+    yield f"Commits: {', '.join(f'{marked[name]} ({count:,})' for name, count in sorted(commits.items()))}."
+    lost = sorted({others[name] for name in commits if name in others})
+    if lost:
+        yield (
+            f"{LOST} These came to nothing with the session in which they were made, and are not in the history. "
+            f"`camhd rerun` takes {', '.join(f'`{name[:9]}`' for name in lost)} in their place, whose sources gave "
+            "the same numbers wherever a record was run again (see "
+            "[Running a record again](reproducing.md#running-a-record-again))."
+        )
 
 
 def _plan(found: Results, pictures: list[Picture]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from ..records.text import to_json
 from ..train import Watcher, again, execute
 from .archive import SUFFIX, WHOLE, Line, digest, measured_of, run_of, untimed
 from .archive import read as read_archive
+from .commits import stand_ins
 from .sources import Sources, of_commit
 
 SHOWN = 5  # differences that are named one by one
@@ -160,13 +161,18 @@ def repeat(
     return _repeated(kept, len(pairs), different, sources)
 
 
-def sources_of(kept: Kept) -> Sources | None:
-    """The sources that a record was made with, unpacked; None if they cannot be had, or are the present ones.
+def sources_of(kept: Kept, results: str | Path = "results") -> Sources | None:
+    """The sources that a record was made with, or that stand in for them; None if there are none or they are these.
+
+    Args:
+        kept: the record.
+        results: the folder of archives, which knows what stands in for commits that are lost.
 
     Raises:
-        ValueError: The disk does not take them.
+        ValueError: The disk does not take them, or what stands in for them cannot be read.
     """
-    return of_commit(kept.environment.get("commit"))
+    commit = kept.environment.get("commit")
+    return of_commit(stand_ins(results).get(str(commit), commit))
 
 
 def _trained(kept: Kept, folder: str | Path | None, watcher: Watcher | None, sources: Sources | None) -> Run:
