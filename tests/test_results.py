@@ -387,6 +387,15 @@ def test_no_archive_at_all_is_an_error(tmp_path):
         results.build(tmp_path, tmp_path / "docs")
 
 
+def test_where_records_were_looked_for_is_told(tmp_path, monkeypatch):
+    """In full: the folder has the name of the option, and would be taken for it."""
+    monkeypatch.chdir(tmp_path)
+    for words in (("rerun", "nowhere"), ("results", "page")):
+        done = call(*words)
+        assert done.exit_code == 2
+        assert str(tmp_path / "results") in re.sub(r"\s*[│|]\s*|\n", "", done.output)
+
+
 def test_the_list_says_how_much_is_packed(folder, tmp_path):
     pack(folder, tmp_path / "results")
     done = call("results", "list", "--results", tmp_path / "results")

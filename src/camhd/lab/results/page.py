@@ -63,7 +63,8 @@ def load(folder: str | Path, scale: str = "cpu") -> dict[str, Archive]:
     found = {name: read(path) for name, path in paths.items() if path.exists()}
     if not found:
         raise ValueError(
-            f"there is no archive of the scale {scale!r} in {str(folder)!r}; 'camhd results pack' makes one."
+            f"there is no archive of the scale {scale!r} in {str(Path(folder).absolute())!r}; 'camhd results pack' "
+            "makes one."
         )
     _check_data(found.values())
     return found

@@ -107,15 +107,14 @@ def find(name: str, results: str | Path = "results") -> Kept:
         (made,) = measuring.read(folder)
         return Kept(made.measurement.id, name, measured=made)
     found = {one.id: one for one in _packed(results, name)}
+    where = str(Path(results).absolute())  # of a relative one nobody would know where that was looked for
     chosen = found.get(name) or (next(iter(found.values())) if len(found) == 1 else None)
     if chosen is not None:
         return chosen
     if not found:
-        raise ValueError(f"there is no record {name!r} in {str(results)!r}; 'camhd results list' shows what is there.")
+        raise ValueError(f"there is no record {name!r} in {where!r}; 'camhd results list' shows what is there.")
     some = ", ".join(sorted(found)[:SHOWN])
-    raise ValueError(
-        f"{len(found)} records in {str(results)!r} have {name!r} in their id ({some}, …); give more of it."
-    )
+    raise ValueError(f"{len(found)} records in {where!r} have {name!r} in their id ({some}, …); give more of it.")
 
 
 def _packed(results: str | Path, name: str) -> Iterator[Kept]:
