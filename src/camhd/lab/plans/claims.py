@@ -12,6 +12,7 @@ from .numbering import said
 from .reading import Results
 from .testing import LEVEL, contrast, holm
 
+Place = tuple[str, str]  # a grid and the label of a method of it
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told from these runs"
 
 
@@ -72,6 +73,29 @@ class Claim:
         return FAILS if failed else HOLDS if held and held == len(verdicts) else OPEN
 
 
+def between(
+    found: Results, problem: str, first: Place, second: Place, metric: str = "valid_accuracy", absent: bool = False
+) -> Check:
+    """The test that a method is better than another, which may be of another grid.
+
+    Args:
+        found: what was read.
+        problem: its title, the same in both grids.
+        first: the one that should be better.
+        second: the other.
+        metric: an accuracy, or a loss (less is better).
+        absent: the claim is that there is no significant difference in favour of the first.
+    """
+    return compare(
+        f"{problem}: {first[1]} − {second[1]}",
+        found.finals(first[0], problem, first[1], metric),
+        found.finals(second[0], problem, second[1], metric),
+        percent="accuracy" in metric,
+        less="loss" in metric,
+        absent=absent,
+    )
+
+
 def better(
     first: str,
     second: str | Sequence[str],
@@ -94,14 +118,7 @@ def better(
 
     def make(found: Results) -> list[Check]:
         return [
-            compare(
-                f"{problem}: {first} − {other}",
-                found.finals(grid, problem, first, metric),
-                found.finals(grid, problem, other, metric),
-                percent="accuracy" in metric,
-                less="loss" in metric,
-                absent=absent,
-            )
+            between(found, problem, (grid, first), (grid, other), metric, absent)
             for problem in problems
             for other in others
             if found.method(grid, problem, first) and found.method(grid, problem, other)

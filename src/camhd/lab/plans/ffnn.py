@@ -6,7 +6,7 @@ from typing import Any
 
 from ..report import Column
 from . import sections, variations
-from .claims import Claim, better
+from .claims import Claim, Place, better
 from .grid import Grid, Method, Problem
 from .plan import Number, Plan
 from .scale import Change
@@ -42,14 +42,14 @@ BEST: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _with(what: str, beta: float) -> variations.Place:
+def _with(what: str, beta: float) -> Place:
     """Where two-level Adam-CAM-HD, or Adam-HD with its floor, is with a β."""
     if beta == 1e-7:
         return "table", {TWO: TWO, FLOOR: HD_FLOOR}[what]
     return OTHER, variations.named(what, beta)
 
 
-def _read(what: str, reading: str) -> variations.Place:
+def _read(what: str, reading: str) -> Place:
     """Where CAM-HD is with another reading of β."""
     return READINGS, f"{what}, {reading}"
 
@@ -59,7 +59,7 @@ def tuned(what: str) -> str:
     return f"{what}, tuned"
 
 
-def _tuned(what: str) -> variations.Place:
+def _tuned(what: str) -> Place:
     return TUNED, tuned(what)
 
 

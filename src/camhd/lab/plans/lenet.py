@@ -8,7 +8,7 @@ from ..report import Cell, Column, Section, Table
 from ..report.curves import finite
 from ..report.text import mean_and_error
 from . import sections, variations
-from .claims import Check, Claim, better, compare
+from .claims import Check, Claim, Place, better, compare
 from .grid import Grid, Method, Problem
 from .numbering import said
 from .plan import Number, Plan
@@ -98,7 +98,7 @@ def _larger_with_sgd(*labels: str) -> Callable[[Results], list[Check]]:
     return check
 
 
-def _with(beta: float, what: str = CAM) -> variations.Place:
+def _with(beta: float, what: str = CAM) -> Place:
     """Where Adam-CAM-HD, or its global level alone, or it without τ, is with a β."""
     return LARGER, variations.named(what, beta)
 

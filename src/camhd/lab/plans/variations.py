@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from ..report import Cell, Column, Section, Table
 from ..report.curves import finite
 from ..report.text import mean_and_error
-from .claims import Check, compare
+from .claims import Check, Place, between
 from .reading import Results
 
-Place = tuple[str, str]  # a grid and the label of a method of it
 BETA = Column("beta", "β", "The step size of the rates.", numeric=False)
 
 
@@ -58,17 +57,4 @@ def better(
     problem: str, *pairs: tuple[Place, Place], metric: str = "valid_accuracy"
 ) -> Callable[[Results], list[Check]]:
     """Tests that the first of a pair is better than the second; they may be of different grids."""
-
-    def make(found: Results) -> list[Check]:
-        return [
-            compare(
-                f"{problem}: {first[1]} − {second[1]}",
-                found.finals(first[0], problem, first[1], metric),
-                found.finals(second[0], problem, second[1], metric),
-                percent="accuracy" in metric,
-                less="loss" in metric,
-            )
-            for first, second in pairs
-        ]
-
-    return make
+    return lambda found: [between(found, problem, first, second, metric) for first, second in pairs]
